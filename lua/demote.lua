@@ -76,10 +76,24 @@ for i, id in ipairs(ids) do
   end
 end
 
+-- Forget an earlier life with the same content: what is remembered of it would judge the copy that comes
+-- back. Other content that is delivered again stays known.
+local function forget_earlier_lives()
+  local names, hashes, over = {}, {}, {}
+  for i, id in ipairs(ids) do hashes[id] = records[i] and string.sub(records[i], 32, 39) end
+  for i, id in ipairs(leaving) do names[i] = 'r' .. id end
+  for i, value in ipairs(hmget(MEMORY, names)) do
+    if value and string.sub(value, 13, 20) == hashes[leaving[i]] then over[#over + 1] = names[i] end
+  end
+  hdel(MEMORY, over)
+  zrem(FORGET, over)
+end
+
 done, removed, void = done + #ids, removed + #leaving, void + #ids - #leaving
 memorize('d' .. batch, struct.pack('>I6I6I6', done, removed, void), keep)
 mark_cold(ids, lowest)
 journal('demoted', items)
+forget_earlier_lives()
 hdel(ENVELOPES, leaving)
 zrem(PENDING, leaving)
 return {NOW, done, removed, void}

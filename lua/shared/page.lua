@@ -9,10 +9,16 @@ local function precedes(id, other)
   return #id < #other
 end
 
+-- Whether a row is elsewhere. Replies have whole numbers: a damaged score is not what its cursor says.
+local function has_moved(now, score)
+  local is_whole = now >= 0 and (now < 9007199254740992 or now == math.huge)  -- 2^53
+  return is_whole and math.abs(now - score) >= 1
+end
+
 -- Return the rank that follows a row, or its place if its id is gone or has another score by now.
 local function rank_after(key, id, score)
-  local found = redis.call('ZSCORE', key, id)
-  if found and tonumber(found) == tonumber(score) then return redis.call('ZRANK', key, id) + 1 end
+  local now = redis.call('ZSCORE', key, id)
+  if now and not has_moved(tonumber(now), tonumber(score)) then return redis.call('ZRANK', key, id) + 1 end
   local first, last = redis.call('ZCOUNT', key, '-inf', '(' .. score), redis.call('ZCOUNT', key, '-inf', score)
   while first < last do
     local middle = math.floor((first + last) / 2)

@@ -142,6 +142,22 @@ def test_envelope_whose_id_a_job_scheduled_again_goes_cold_and_comes_back(cold: 
     assert (cold.hydrate().accepted, cold.warm(), cold.marks()) == (1, {"x"}, set())
 
 
+@pytest.mark.parametrize("ended", ["copied meanwhile", "taken over"])
+def test_schedule_of_what_only_ended_rows_have_makes_it_cold(cold: ColdRoute, ended: str) -> None:
+    producer = cold.world.producer()
+    producer.schedule("cold", b"x", id="x", at=LATER_MS)
+    if ended == "copied meanwhile":
+        cold.demote_until("before removal")
+    else:
+        cold.demote()
+        assert producer.schedule("cold", b"other", id="x", delay="1h").status == "accepted"
+    assert producer.cancel("cold", "x") == "cancelled"
+    cold.demote()
+    assert scheduled(cold, [("x", "x", LATER_MS, None, None)]).cold == 1
+    cold.reach(hours=1)
+    assert (cold.hydrate().accepted, bodies(cold)) == (1, {"x": b"x"})
+
+
 def bodies(cold: ColdRoute) -> dict[str, bytes]:
     """What is in the store, by id."""
     rows = cold.world.read(route="cold").select("id", "body").collect()

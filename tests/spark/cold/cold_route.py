@@ -23,10 +23,10 @@ def die(*_: Any, **__: Any) -> Any:
     raise Killed
 
 
-def _die_at_the_end(log: ColdLog, entry: Commit) -> None:
+def _die_at_the_end(log: ColdLog, entry: Commit, *check: Any) -> None:
     if entry.kind == REMOVED:
         raise Killed
-    _commit(log, entry)
+    _commit(log, entry, *check)
 
 
 _commit = ColdLog.commit

@@ -260,3 +260,24 @@ def test_log_of_an_earlier_version_is_taken_over_by_the_first_writer(
         Path(log.root, name).unlink()
     assert sorted(log.state().files) == sorted(files)
     assert (log.state().earlier, log.state().pulled) == ([], ["pulled=H/a.parquet"])
+
+
+def test_commit_checks_again_after_another_writer_was_first(log: ColdLog) -> None:
+    checks: list[int] = []
+
+    def check() -> None:
+        checks.append(len(log.numbers()))
+        if len(checks) == 1:
+            log.commit(Commit(kind=SWEPT, batch="", at_ms=1))
+
+    assert log.commit(Commit(kind=HYDRATED, batch="B", at_ms=2), check)
+    assert checks == [0, 1]
+
+
+def test_commit_whose_check_fails_writes_nothing(log: ColdLog) -> None:
+    def fail() -> None:
+        raise JobFailed("lost")
+
+    with pytest.raises(JobFailed, match="lost"):
+        log.commit(Commit(kind=HYDRATED, batch="B", at_ms=2), fail)
+    assert log.numbers() == []

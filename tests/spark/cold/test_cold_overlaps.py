@@ -13,10 +13,11 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.replies import OccupyReply
 from duebridge_connectors.spark.cold import compaction, filter_rebuild
 from duebridge_connectors.spark.cold.batches import finish_batches
-from duebridge_connectors.spark.cold.commit_log import HYDRATED, ColdLog, Commit
+from duebridge_connectors.spark.cold.commit_log import HYDRATED, SCHEDULED, ColdLog, Commit
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.jobs import hydrate
 from duebridge_connectors.spark.jobs.demote import copy_far_rows
+from duebridge_connectors.spark.jobs.schedule import run_schedule
 from tests.spark.cold.cold_route import ColdRoute
 from tests.spark.world import LATER_MS
 
@@ -165,6 +166,27 @@ def test_filter_that_is_rebuilt_beside_a_demote_has_its_rows(
     assert (cold.hydrate().cancelled, cold.warm()) == (1, {"a"})
 
 
+def test_schedule_that_stood_still_at_its_commit_while_the_filter_was_rebuilt_fails(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = ColdLog._append
+
+    def append_late(log: ColdLog, *given: Any) -> bool:
+        if given[1].kind == SCHEDULED:
+            monkeypatch.setattr(ColdLog, "_append", append)
+            run_out(cold)
+            with cold.tier.leased("another") as lease:
+                filter_rebuild.sift(cold.spark, cold.tier, lease)
+        return append(log, *given)
+
+    monkeypatch.setattr(ColdLog, "_append", append_late)
+    rows = cold.spark.createDataFrame([("x", "x", LATER_MS)], "id string, body string, due_at long")
+    rows.createOrReplaceTempView("still")
+    with pytest.raises(JobFailed, match="lease"):
+        run_schedule(cold.spark, ["still"], form="table", **cold.to)
+    assert cold.tier.log.state().files == []
+
+
 def test_hydrate_that_commits_after_a_merge_of_its_files_keeps_their_marks(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,12 +195,12 @@ def test_hydrate_that_commits_after_a_merge_of_its_files_keeps_their_marks(
     assert cold.world.producer().cancel("cold", "changed") == "cancelled"
     commit = ColdLog.commit
 
-    def commit_after_a_merge(log: ColdLog, entry: Commit) -> bool:
+    def commit_after_a_merge(log: ColdLog, entry: Commit, *check: Any) -> bool:
         if entry.kind == HYDRATED:
             monkeypatch.setattr(ColdLog, "commit", commit)
             tier = compaction._Tier(log, entry.at_ms, *open_filesystem(log.root))
             assert compaction._merge_files(tier, log.state().files)
-        return commit(log, entry)
+        return commit(log, entry, *check)
 
     monkeypatch.setattr(ColdLog, "commit", commit_after_a_merge)
     cold.reach()

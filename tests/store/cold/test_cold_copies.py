@@ -16,7 +16,7 @@ from tests.store.cold.cold_desk import (
     tombstones,
 )
 from tests.store.conftest import Opened
-from tests.support.desk import DAY_MS, YEAR_MS, Desk, acks, envelope
+from tests.support.desk import DAY_MS, YEAR_MS, Desk, acks, envelope, remembering
 
 FILTERED = pytest.mark.parametrize("is_filtered", [True, False], ids=["filter", "no filter"])
 
@@ -288,4 +288,39 @@ def test_demote_of_an_id_whose_row_was_void_at_its_mark_keeps_it_for_the_next_ba
     assert desk.state_of("x") == "pending"
     row = copied(desk, "x")
     assert desk.store.demote("C", 0, [("x", row.generation)])[1:] == (1, 1, 0)
+    assert hydrate(desk, row) == "accepted"
+
+
+@FILTERED
+@pytest.mark.parametrize("how", ["delivered", "cancelled"])
+@pytest.mark.parametrize("body", [b"body", b"other"], ids=["the same", "other"])
+def test_later_life_of_a_remembered_id_comes_back_from_the_files(
+    desk: Desk, is_filtered: bool, how: str, body: bytes
+) -> None:
+    prepare(desk, is_filtered)
+    desk.schedule(envelope("x", at=desk.clock() + 1000, remember="60d"))
+    if how == "delivered":
+        desk.clock.advance(1000)
+        desk.store.ack(remembering(desk.claim_all()))
+    else:
+        assert desk.store.cancel("x") == "cancelled"
+    (answer,) = desk.schedule(far("x", body), replace=True)
+    assert answer.status in ("accepted", "replaced")
+    row = copied(desk, "x")
+    assert desk.store.demote("B", 0, [("x", row.generation)]).removed == 1
+    assert hydrate(desk, row) == "accepted"
+
+
+@FILTERED
+def test_mark_of_an_id_that_is_not_here_leaves_its_later_row_alone(
+    desk: Desk, is_filtered: bool
+) -> None:
+    """The job of the earlier row may die before it asks the store."""
+    prepare(desk, is_filtered)
+    demoted(desk, "x", "A")
+    generation = generation_of(desk)
+    desk.schedule(far("x", b"later"))  # ends what is cold
+    row = copied(desk, "x")
+    assert desk.store.demote("B", 0, [("x", row.generation)]).removed == 1
+    assert desk.store.mark(["x"], generation, "") == ["x"]
     assert hydrate(desk, row) == "accepted"

@@ -30,7 +30,7 @@ from duebridge_connectors.spark.cold.parquet_files import (
     write_files,
     write_table,
 )
-from duebridge_connectors.spark.cold.tier import Tier, read_cold, read_still_cold
+from duebridge_connectors.spark.cold.tier import Tier, read_cold, read_marks, read_still_cold
 from duebridge_connectors.spark.cold.tier_state import VOID_LIST
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.transforms.cold_copies import (
@@ -39,6 +39,7 @@ from duebridge_connectors.spark.transforms.cold_copies import (
     PULLED,
     exclude,
     in_removal_order,
+    without_ended,
 )
 
 
@@ -87,8 +88,7 @@ def publish_batch(
             schedule(void)
             batch = _without(spark, tier, batch, void)
         batch = _instead(tier, batch, copies, void)
-        lease.check()
-        tier.log.commit(batch)
+        tier.log.commit(batch, lease.check)
         return batch
 
 
@@ -129,11 +129,13 @@ def _instead(tier: Tier, batch: Commit, copies: pa.Table, void: Sequence[str]) -
 
 
 def read_known(spark: SparkSession, tier: Tier, columns: Sequence[str]) -> DataFrame | None:
-    """Return columns of all rows that files have, but for void ones; None without any file."""
-    state = tier.log.state()
+    """Return columns of all rows that files have, but for void and ended ones; None for no file."""
+    marks, state = read_marks(tier), tier.log.state()
     if not state.known:
         return None
     rows = read_cold(spark, tier, state.known, [*COPY, *columns])
+    if marks.found:
+        rows = without_ended(rows, marks.frame(spark))
     return exclude(rows, read_cold(spark, tier, state.void, COPY), COPY) if state.void else rows
 
 

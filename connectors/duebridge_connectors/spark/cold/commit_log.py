@@ -12,7 +12,7 @@ Versions up to 0.2 had a file a commit, `_commits/B-demoted.json`. They count as
 first entry that is written takes them over. This module needs Arrow, not Spark.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -26,6 +26,7 @@ from duebridge_connectors.spark.cold.tier_state import (
     HYDRATED,
     REMOVED,
     SCHEDULED,
+    SIFTED,
     SWEPT,
     Commit,
     TierState,
@@ -40,6 +41,7 @@ __all__ = [
     "HYDRATED",
     "REMOVED",
     "SCHEDULED",
+    "SIFTED",
     "SWEPT",
     "ColdLog",
     "Commit",
@@ -74,16 +76,18 @@ class ColdLog:
     def __init__(self, path: FileLocation | str, route: str) -> None:
         self.root = location_of(path) / f"route={route}"
 
-    def commit(self, entry: Commit) -> bool:
+    def commit(self, entry: Commit, check: Callable[[], None] = lambda: None) -> bool:
         """Append to the log, atomically; return whether the commit counts.
 
         It does not where another job was first: a batch is finished already, or a merge read files
-        that have changed.
+        that have changed. What `check` raises, it raises, such as for a lost lease: the job that
+        has the lease since then has the next number, however long this one stood still.
         """
         for _ in range(TRIES):
             end = self._end()
             if not end.state.accepts(entry):
                 return False
+            check()  # after the end was read
             if self._append(end, entry):
                 return True
         raise OSError(f"{self.root}: expected to get a number in {TRIES} tries; others had them")

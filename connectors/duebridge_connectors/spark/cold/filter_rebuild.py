@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from duebridge.store.batching import in_calls
 from duebridge.store.cold.lease import ColdLease
 from duebridge.store.keys import Shard
-from duebridge_connectors.spark.cold.commit_log import Commit
+from duebridge_connectors.spark.cold.commit_log import SIFTED, Commit
 from duebridge_connectors.spark.cold.tier import (
     ColdMarks,
     Tier,
@@ -89,6 +89,8 @@ def sift(spark: SparkSession, tier: Tier, lease: ColdLease, coming: int = 0) -> 
         for number, shard in enumerate(shards):
             bits = BITS_AN_ID * max(LEAST_IDS, ROOM * (sizes.of(number) + coming))
             shard.store.begin_sift(bits // WORD_BITS, began[number], lease.token)
+    # Who lost the lease cannot commit rows from here on: the filter would not have their ids.
+    tier.log.commit(Commit(kind=SIFTED, batch="", at_ms=tier.now_ms()), lease.check)
     rows = _cold_rows(spark, tier).persist()
     try:
         lowest = _counts(rows).lowest

@@ -20,7 +20,7 @@ from duebridge_connectors.spark.cold.slices import (
 )
 
 DEMOTED, REMOVED, SCHEDULED, HYDRATED = "demoted", "removed", "scheduled", "hydrated"
-COMPACTED, SWEPT = "compacted", "swept"
+COMPACTED, SWEPT, SIFTED = "compacted", "swept", "sifted"
 VOID_LIST = "void.parquet"  # the name of lists of rows that the store judged: they never counted
 
 

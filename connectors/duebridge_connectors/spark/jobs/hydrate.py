@@ -160,8 +160,7 @@ class _HydrateRows:
             "taken": taken,
             "pulled": pulled,
         }
-        self._lease.check()
-        tier.log.commit(Commit(kind=HYDRATED, batch=run, at_ms=at_ms, **change))
+        tier.log.commit(Commit(kind=HYDRATED, batch=run, at_ms=at_ms, **change), self._lease.check)
         return msgspec.structs.replace(
             done,
             accepted=summary.accepted,
