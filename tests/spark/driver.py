@@ -78,11 +78,11 @@ def all_due_in_a_month(_: Tier) -> int:
     return LATER_MS + 9 * HOUR_MS
 
 
-def commit_but_no_end(log: ColdLog, entry: Commit) -> bool:
+def commit_but_no_end(log: ColdLog, entry: Commit, *check: Any) -> bool:
     """Stand in for `ColdLog.commit`, so that a kill finds demote in its middle, however late."""
     if entry.kind == REMOVED:
         Event().wait()
-    return _commit(log, entry)
+    return _commit(log, entry, *check)
 
 
 def again_and_again(job: Callable[[], object]) -> None:
