@@ -61,13 +61,25 @@ local function renumber(i)
   redis.call('HSET', ENVELOPES, ids[i], moved_record(record, due, expires, next_generation(1)))
 end
 
+-- Forget an earlier life with the same content: what is remembered of it would judge the copy that comes
+-- back. Other content that is delivered again stays known.
+local function forget_earlier_lives(leaving, hashes)
+  local names, over = {}, {}
+  for i, id in ipairs(leaving) do names[i] = 'r' .. id end
+  for i, value in ipairs(hmget(MEMORY, names)) do
+    if value and string.sub(value, 13, 20) == hashes[i] then over[#over + 1] = names[i] end
+  end
+  hdel(MEMORY, over)
+  zrem(FORGET, over)
+end
+
 read_tombstones(ids)
 local is_void = ids_of_void_copies()
-local leaving, items = {}, {}
+local leaving, hashes, items = {}, {}, {}
 for i, id in ipairs(ids) do
   local is_same = is_what_was_copied(i) and not is_void[id]
   if is_same and not is_bound(i) then
-    leaving[#leaving + 1] = id
+    leaving[#leaving + 1], hashes[#hashes + 1] = id, string.sub(records[i], 32, 39)
     items[#items + 1], items[#items + 2] = id, string.sub(records[i], 2, 7)
   else
     if is_same then renumber(i) end
@@ -76,24 +88,11 @@ for i, id in ipairs(ids) do
   end
 end
 
--- Forget an earlier life with the same content: what is remembered of it would judge the copy that comes
--- back. Other content that is delivered again stays known.
-local function forget_earlier_lives()
-  local names, hashes, over = {}, {}, {}
-  for i, id in ipairs(ids) do hashes[id] = records[i] and string.sub(records[i], 32, 39) end
-  for i, id in ipairs(leaving) do names[i] = 'r' .. id end
-  for i, value in ipairs(hmget(MEMORY, names)) do
-    if value and string.sub(value, 13, 20) == hashes[leaving[i]] then over[#over + 1] = names[i] end
-  end
-  hdel(MEMORY, over)
-  zrem(FORGET, over)
-end
-
 done, removed, void = done + #ids, removed + #leaving, void + #ids - #leaving
 memorize('d' .. batch, struct.pack('>I6I6I6', done, removed, void), keep)
 mark_cold(ids, lowest)
 journal('demoted', items)
-forget_earlier_lives()
+forget_earlier_lives(leaving, hashes)
 hdel(ENVELOPES, leaving)
 zrem(PENDING, leaving)
 return {NOW, done, removed, void}

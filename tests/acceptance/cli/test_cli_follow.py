@@ -1,9 +1,11 @@
-"""`events --follow` while the store restarts: it waits, says so once, and repeats no event."""
+"""`events --follow`: what comes, of new routes too, each once while the store restarts."""
 
 import json
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,22 +25,74 @@ def node(tmp_path: Path) -> Iterator[RedisNode]:
     made.kill()
 
 
+def send(duebridge: Command, route: str, name: str) -> None:
+    sent = duebridge("send", route, "x", "--delay", "1h", "--id", name)
+    assert sent.code == 0, sent.err
+
+
+def following(duebridge: Command) -> subprocess.Popen[bytes]:
+    """A follower that has printed the event of `before`."""
+    send(duebridge, "reminders", "before")
+    process = duebridge.start("events", "--follow", "--output", "json")
+    assert next_event(process)["id"] == "before"
+    return process
+
+
+def next_event(process: subprocess.Popen[bytes]) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+def test_events_follow_prints_what_comes_until_ctrl_c(duebridge: Command) -> None:
+    process = following(duebridge)
+    send(duebridge, "invoices", "during")
+    event = next_event(process)
+    assert (event["kind"], event["route"], event["id"]) == ("accepted", "invoices", "during")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_events_follow_prints_those_of_a_route_that_is_configured_later(
+    duebridge: Command,
+) -> None:
+    process = following(duebridge)
+    more = "  orders: {target: {broker: here, topic: orders}, shards: 2}\n"
+    config = duebridge.file.read_text().replace("routes:\n", f"routes:\n{more}")
+    duebridge.file.write_text(config)
+    send(duebridge, "orders", "during")
+    assert next_event(process)["id"] == "during"
+    process.kill()
+    process.communicate(timeout=60)
+
+
+def test_events_follow_whose_reader_left_ends_quietly(duebridge: Command) -> None:
+    send(duebridge, "reminders", "before")
+    process = duebridge.start("events", "--follow")
+    assert process.stdout is not None
+    assert b"accepted" in process.stdout.readline()
+    process.stdout.close()
+    send(duebridge, "reminders", "after")
+    assert process.wait(timeout=60) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.communicate()
+
+
 def test_events_follow_over_two_restarts_prints_each_event_once(
     node: RedisNode, tmp_path: Path
 ) -> None:
     duebridge = Command(tmp_path, f"redis://127.0.0.1:{node.port}/0")
-    sent = duebridge("send", "reminders", "x", "--delay", "1h", "--id", "first")
-    assert sent.code == 0, sent.err
+    send(duebridge, "reminders", "first")
     process = duebridge.start("events", "--follow", "--output", "json")
-    assert process.stdout is not None
     assert process.stderr is not None
-    ids = [json.loads(process.stdout.readline())["id"]]
+    ids = [next_event(process)["id"]]
     for each in ("second", "third"):
         node.kill()
         assert process.stderr.readline().decode().endswith(f"{AWAY}\n")
         node.start()
-        assert duebridge("send", "invoices", "x", "--delay", "1h", "--id", each).code == 0
-        ids.append(json.loads(process.stdout.readline())["id"])
+        send(duebridge, "invoices", each)
+        ids.append(next_event(process)["id"])
     assert ids == ["first", "second", "third"]
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == (b"", b"")

@@ -1,9 +1,8 @@
-"""stats, ls and events: what is in a store and what happened, page by page or as it comes."""
+"""stats, ls and events: what is in a store and what happened, page by page."""
 
 import json
 import signal
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -338,50 +337,6 @@ def test_events_since_begins_there_and_limit_keeps_the_newest(duebridge: Command
     assert len(duebridge("events", "--since", "1h", "--limit", "7").out.splitlines()) == 7
     assert duebridge("events", "--since", "2126-01-31T09:00:00Z") == (0, "", "")
     assert duebridge("events", "--limit", "0") == (0, "", "")
-
-
-def test_events_follow_prints_what_comes_until_ctrl_c(duebridge: Command) -> None:
-    send(duebridge, "reminders", {"before": AT})
-    process = duebridge.start("events", "--follow", "--output", "json")
-    assert process.stdout is not None
-    assert json.loads(process.stdout.readline())["id"] == "before"
-    send(duebridge, "invoices", {"during": AT})
-    event = json.loads(process.stdout.readline())
-    assert (event["kind"], event["route"], event["id"]) == ("accepted", "invoices", "during")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, b"", b"")
-
-
-def test_events_follow_prints_those_of_a_route_that_is_configured_later(
-    duebridge: Command,
-) -> None:
-    send(duebridge, "reminders", {"before": AT})
-    process = duebridge.start("events", "--follow", "--output", "json")
-    assert process.stdout is not None
-    assert json.loads(process.stdout.readline())["id"] == "before"
-    config, more = (
-        Path(duebridge.file),
-        "  orders: {target: {broker: here, topic: orders}, shards: 2}",
-    )
-    config.write_text(config.read_text().replace("routes:\n", f"routes:\n{more}\n"))
-    send(duebridge, "orders", {"during": AT})
-    assert json.loads(process.stdout.readline())["id"] == "during"
-    process.kill()
-    process.communicate(timeout=60)
-
-
-def test_events_follow_whose_reader_left_ends_quietly(duebridge: Command) -> None:
-    send(duebridge, "reminders", {"before": AT})
-    process = duebridge.start("events", "--follow")
-    assert process.stdout is not None
-    assert b"accepted" in process.stdout.readline()
-    process.stdout.close()
-    send(duebridge, "reminders", {"after": AT})
-    assert process.wait(timeout=60) == 0
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    process.communicate()
 
 
 def test_events_of_commands_name_who_ran_them_and_those_of_programs_nobody(

@@ -1,5 +1,6 @@
 """What is read of a shard: one id, pages, counts, and how it is polled."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -146,25 +147,33 @@ def test_list_of_the_dead_for_ever_pages_through_them(open_desk: Opened) -> None
     assert ids_of(rest.entries) == ["c"]
 
 
+def walk_behind_what_leaves(
+    desk: Desk, state: str, limit: int, remove: Callable[[str], bool]
+) -> list[str]:
+    """The ids of every page, of which the last leaves before the next page is read."""
+    found, cursor = list[str](), None
+    while (page := desk.store.list(state, limit=limit, cursor=cursor)).entries:
+        found += ids_of(page.entries)
+        cursor = page.cursor
+        assert remove(found[-1])
+    return found
+
+
 def test_list_whose_cursors_leave_has_each_id_of_one_instant_once_by_its_bytes(desk: Desk) -> None:
     ids = ["a", "B", "_", "ab", "é", "e", "\u00ff", "zz", "Z", "10", "9", "a b", "☃", "-", "A"]
     desk.pending(*[envelope(name, f"{1 + n // 12}s") for n, name in enumerate(ids)])
-    found, cursor = list[str](), None
-    while (page := desk.store.list("pending", limit=2, cursor=cursor)).entries:
-        found += ids_of(page.entries)
-        cursor = page.cursor
-        assert desk.store.cancel(found[-1]) == "cancelled"
+    found = walk_behind_what_leaves(
+        desk, "pending", 2, lambda last: desk.store.cancel(last) == "cancelled"
+    )
     assert found == [*sorted(ids[:12], key=str.encode), *sorted(ids[12:], key=str.encode)]
 
 
 def test_list_of_the_dead_that_are_dropped_meanwhile_has_each_once(desk: Desk) -> None:
     ids = [f"{n:03d}" for n in range(50)]
     desk.dead(*ids)
-    found, cursor = list[str](), None
-    while (page := desk.store.list("dead", limit=8, cursor=cursor)).entries:
-        found += ids_of(page.entries)
-        cursor = page.cursor
-        assert desk.store.drop([found[-1]]) == ["dropped"]
+    found = walk_behind_what_leaves(
+        desk, "dead", 8, lambda last: desk.store.drop([last]) == ["dropped"]
+    )
     assert found == ids
 
 

@@ -49,7 +49,7 @@ class RowSpan(NamedTuple):
         return slice(first, max(first, rank_after(self.until, len(ids))))
 
     def beyond(self, name: str, score_ms: int) -> "RowSpan":
-        """Return the rest of the span behind a row; a page may begin before a deleted row."""
+        """Return the rest of the span behind a row of it."""
         return self._replace(after=(name, score_ms)) if self.has(name, score_ms) else self
 
     def ends_with(self, name: str, score_ms: int) -> bool:
