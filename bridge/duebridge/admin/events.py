@@ -131,14 +131,17 @@ class _ShardReader:
         self._read = 0
         self._begun, self._shown = 0, 0  # an entry of which so many events were read
         self._ahead = 0  # what was read and is not there any more
+        self._epoch = ""
 
     def go_to(self, read: int) -> None:
         """Seek behind an entry."""
-        self._read, self._begun = read, 0
+        self._read = read
+        self._begun = self._ahead = 0
 
     def new(self) -> Iterator[EnvelopeEvent]:
         """Yield the unread events, and move behind each."""
-        (end, numbering), at_ms = self.journal.end(), 0
+        (end, numbering, epoch), at_ms = self.journal.end(), 0
+        self._enter_life(epoch)
         self._ahead = max(self._ahead, self._read, self._begun)
         self._read = min(self._read, end)  # a failover may have lost the newest
         for entry in self.journal.read(self._read, end):
@@ -148,6 +151,13 @@ class _ShardReader:
             self._read = entry.sequence
         yield from self._gap(numbering, end, end, at_ms)
         self._read = end
+
+    def _enter_life(self, epoch: str) -> None:
+        """Begin with another life of the route; that a purge ended the one before is an event."""
+        if epoch and epoch != self._epoch:
+            if self._epoch:
+                self.go_to(0)
+            self._epoch = epoch
 
     def _unread(self, entry: JournalEntry) -> Iterator[EnvelopeEvent]:
         if self._begun != entry.sequence:

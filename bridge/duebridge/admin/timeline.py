@@ -34,11 +34,12 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 class _JournalCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Behind this entry of the journal of an id's shard."""
+    """Behind this entry of the journal of an id's shard, in one life of the route."""
 
     route: str
     id: str
     after: int
+    epoch: str = ""
 
     def __str__(self) -> str:
         return cursor_of(self)
@@ -59,8 +60,11 @@ def timeline(
     cursor of another time line, and `StoreError`.
     """
     journal = operator.journal(route, id)
-    after = _read_cursor(cursor, route, id) if cursor else _beginning(operator, journal, route, id)
-    until, numbering = journal.end()
+    until, numbering, epoch = journal.end()
+    if cursor:
+        after = _read_cursor(cursor, route, id, epoch)
+    else:
+        after = _beginning(operator, journal, route, id)
     events: list[EnvelopeEvent] = []
     looked = size = 0
     trimmed_before = trimmed_amid = False
@@ -77,7 +81,7 @@ def timeline(
         after = until
     has_beginning = bool(events) and events[0].kind in BEGINNINGS
     trimmed = trimmed_amid or (trimmed_before and not has_beginning)
-    text = str(_JournalCursor(route, id, after)) if after < until else ""
+    text = str(_JournalCursor(route, id, after, epoch)) if after < until else ""
     return Timeline(tuple(events), text, trimmed, looked)
 
 
@@ -88,11 +92,16 @@ def _beginning(operator: "Operator", journal: "Journal", route: str, id: str) ->
     return journal.before_instant(entry.record.scheduled_at_ms)
 
 
-def _read_cursor(text: str, route: str, id: str) -> int:  # noqa: A002 - the public name of the field
+def _read_cursor(
+    text: str,
+    route: str,
+    id: str,  # noqa: A002 - the public name of the field
+    epoch: str,
+) -> int:
     try:
         position = position_of(text, _JournalCursor)
     except ValueError as error:
         raise EnvelopeError(f"cursor: expected one of a time line; got {text!r}") from error
     if (position.route, position.id) != (route, id):
         raise EnvelopeError(f"cursor: expected one of {id!r}; got one of {position.id!r}")
-    return position.after
+    return position.after if position.epoch in ("", epoch) else 0

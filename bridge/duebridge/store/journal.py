@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from duebridge.errors import StoreError
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.numbering import Numbering
+from duebridge.store.numbering import EntrySpan, Numbering
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.wire.journal_columns import EntryColumns, read_entry_columns
@@ -32,10 +32,14 @@ PAGE = 16  # entries a read: at most some 4 MiB, since one has up to 1,000 items
 
 
 class JournalEnd(NamedTuple):
-    """The number of the newest entry ever written, 0 for none, and the jumps up to it."""
+    """The number of the newest entry ever written, 0 for none, and the jumps up to it.
+
+    `epoch`: the life of the route that has these numbers, "" for none. Another one begins again.
+    """
 
     last: int
     numbering: Numbering
+    epoch: str
 
 
 class Journal:
@@ -53,13 +57,13 @@ class Journal:
         return self.end().last
 
     def end(self) -> JournalEnd:
-        """Return the newest number, and the jumps up to it."""
+        """Return the newest number, the jumps up to it, and whose they are."""
         with translated_errors():
-            last, jumps = self._client.hmget(self._meta, "journal_sequence", "journal_jumps")
-        last = last or b"0"
+            found = self._client.hmget(self._meta, "journal_sequence", "journal_jumps", "epoch")
+        last, jumps, epoch = found[0] or b"0", found[1] or b"", found[2] or b""
         if not last.isdigit():
             raise StoreError(f"{self._meta}: journal_sequence: expected a number; got {last!r}")
-        return JournalEnd(int(last), Numbering.of(jumps or b""))
+        return JournalEnd(int(last), Numbering.of(jumps), epoch.decode())
 
     def awaits_renewal(self) -> bool:
         """Tell whether the server may have lost entries, and no call has renewed the shard yet."""
@@ -145,13 +149,23 @@ class Journal:
     def before_instant(self, at_ms: int) -> int:
         """Return the number after which all entries since an instant lie.
 
-        It is 0 where the cap may have cut some of them: a reader then finds the gap.
+        It is 0 where the cap may have cut some of them: a reader then finds the gap. A failover may
+        put the clock back, so that instants rise between two jumps only.
         """
-        entry = self._first_from(0)
-        if entry is None or entry.at_ms >= at_ms:
+        first = self._first_from(0)
+        if first is None or first.at_ms >= at_ms:
             return 0
-        low, high = entry.sequence + 1, self.last() + 1
-        while low < high:  # the first entry that is not before the instant lies in [low, high]
+        last, numbering, _ = self.end()
+        for span in numbering.spans(first.before, last):
+            newest = self._newest_of(span)
+            if newest is not None and newest.at_ms >= at_ms:
+                return self._before_instant_in(EntrySpan(span.after, newest.sequence), at_ms)
+        return last
+
+    def _before_instant_in(self, span: EntrySpan, at_ms: int) -> int:
+        """Search a span whose newest entry is not before the instant."""
+        low, high = span.after + 1, span.until  # the first that is not before it lies here
+        while low < high:
             middle = (low + high) // 2
             entry = self._first_from(middle)
             if entry is None or entry.at_ms >= at_ms:
@@ -163,6 +177,11 @@ class Journal:
     def _before_first(self) -> int:
         first = self._first_from(0)
         return self.last() if first is None else first.before
+
+    def _newest_of(self, span: EntrySpan) -> EntryHead | None:
+        with translated_errors():
+            found = self._client.xrevrange(self._key, span.until, span.after + 1, count=1)
+        return read_head(*found[0]) if found else None
 
     def _first_from(self, sequence: int) -> EntryHead | None:
         with translated_errors():

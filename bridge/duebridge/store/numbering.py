@@ -47,6 +47,15 @@ class Numbering:
         found = next((jump.found for jump in self._between(read, until)), read)
         return max(0, read - found)
 
+    def kept(self, until: int) -> int:
+        """Return the newest number up to `until` that the store has not lost since."""
+        found = (jump.found for jump in self.jumps if jump.found < until < jump.first)
+        return min(found, default=until)
+
+    def up_to(self, until: int) -> "Numbering":
+        """Return the jumps up to a number."""
+        return Numbering(jump for jump in self.jumps if jump.first <= until)
+
     def spans(self, after: int, until: int) -> list[EntrySpan]:
         """Return the numbers from `after` + 1 to `until`, without those that were skipped."""
         spans = []

@@ -8,7 +8,6 @@ Spark has no figures of a Python sink, so the counts come from the files of opti
 
 import json
 from collections.abc import Callable, Mapping
-from itertools import starmap
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,8 +19,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from duebridge.store.numbering import Jump, Numbering
 from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.source.journal_offset import ShardOffset
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.options import given_path
 
@@ -111,10 +110,9 @@ def _lag(end: Any, latest: Any) -> int | None:
 
 def _part(end: Any, latest: Any) -> int | None:
     """Return the distance of two offsets of a shard or topic."""
-    if isinstance(latest, list):  # a shard of the journal: `source.journal_reader`
-        _, until, *jumps = latest
-        numbering = Numbering(starmap(Jump, zip(jumps[::2], jumps[1::2], strict=True)))
-        return numbering.count(int(end[1]) if end else 0, int(until))
+    if isinstance(latest, list):  # a shard of the journal
+        there = ShardOffset.read(latest)
+        return there.numbering.count(ShardOffset.read(end).until if end else 0, there.until)
     if isinstance(latest, Mapping):  # a topic of Kafka: its partitions
         return sum(int(offset) - int((end or {}).get(name, 0)) for name, offset in latest.items())
     return None

@@ -9,6 +9,7 @@ from duebridge.admin.timeline import Timeline, timeline
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.journal import Journal
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
 from tests.acceptance.cli.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 from tests.support.servers import wait_until
@@ -108,6 +109,16 @@ def test_timeline_whose_middle_the_cap_cuts_meanwhile_says_so(
     monkeypatch.setattr(Journal, "stored", overtaken)
     found = timeline(desk.operator, REMINDERS, "a")
     assert (kinds(found)[0], len(found.events) < 41, found.trimmed) == ("accepted", True, True)
+
+
+def test_timeline_continued_after_a_purge_begins_with_the_new_life(desk: OperatorsDesk) -> None:
+    for number in range(3):
+        desk.pending(REMINDERS, {"a": HOUR_MS} if number == 0 else {f"x{number}": HOUR_MS})
+    cursor = timeline(desk.operator, REMINDERS, "a", limit=1).cursor
+    Registry(desk.connection, desk.namespace).remove_route(REMINDERS, 1)
+    desk.pending(REMINDERS, {"a": HOUR_MS})
+    found = timeline(desk.operator, REMINDERS, "a", cursor)
+    assert (kinds(found), found.trimmed, found.cursor) == (["accepted"], False, "")
 
 
 def test_timeline_of_what_there_is_not_is_refused(desk: OperatorsDesk) -> None:

@@ -1,6 +1,7 @@
 """The stream of the journal: every entry once, whatever is started again; a gap is said."""
 
 from typing import Any
+from unittest.mock import ANY
 
 import msgspec
 import pytest
@@ -11,17 +12,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from duebridge.errors import JobFailed, StoreError
 from duebridge.ports.publisher import reason_word
 from duebridge.store.keys import Shard
+from duebridge.store.registry import Registry
 from duebridge.store.wire.journal_columns import EntryColumns
 from duebridge.store.wire.journal_entry import EntryHead
 from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
-from duebridge_connectors.spark.source.journal_reader import (
-    JournalRange,
-    JournalStreamReader,
-    Offset,
-    _read,
-    _Rows,
-)
+from duebridge_connectors.spark.source.journal_offset import JournalRange, Offset
+from duebridge_connectors.spark.source.journal_reader import JournalStreamReader, _read, _Rows
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import store_address
 from tests.spark.by_hand import journal_by_hand, shipped
@@ -143,11 +140,42 @@ def test_journal_that_went_back_is_refused(world: World) -> None:
     world.accept("plain", *"abc")
     reader = journal_by_hand(world, route="plain")
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert end == {"plain/0": [1, 3]}
+    assert end == {"plain/0": [1, 3, ANY]}
     client: Any = world.connection.client
     client.delete(*world.store("plain").shard.keys())
     with pytest.raises(StoreError, match="the store was emptied"):
         reader.latestOffset(end, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_journal_of_another_life_is_refused_however_long_it_is(
+    world: World, is_known: bool
+) -> None:
+    """An offset of an older version does not know the life, and goes on by the number alone."""
+    world.accept("plain", *"abc")
+    reader, everything = journal_by_hand(world, route="plain"), ReadAllAvailable()
+    start = reader.latestOffset(reader.initialOffset(), everything)
+    if not is_known:
+        start = {"plain/0": [1, 3]}
+    Registry(world.connection, world.namespace).remove_route("plain", 1)
+    world.accept("plain", *"defgh")
+    if is_known:
+        with pytest.raises(StoreError, match="got entry 5 of another life: the route was purged"):
+            reader.latestOffset(start, everything)
+    assert reader.latestOffset({} if is_known else start, everything) == {"plain/0": [1, 5, ANY]}
+
+
+def test_journal_to_an_end_that_a_failover_lost_ends_with_what_is_kept(world: World) -> None:
+    world.accept("plain", *"abcde")
+    reader, everything = journal_by_hand(world, route="plain"), ReadAllAvailable()
+    reader.prepareForTriggerAvailableNow()
+    fail_over(world, 4, 5)
+    world.accept("plain", "f")
+    end, rows = read_on(reader, reader.initialOffset(), everything)
+    assert [name for _, name, _ in rows] == [*"abc"]
+    assert read_on(reader, end, everything) == (end, [])
+    later = journal_by_hand(world, route="plain")
+    assert read_on(later, end, everything)[1] == [("accepted", "f", 0)]
 
 
 def test_journal_from_the_latest_begins_with_what_comes(world: World) -> None:
@@ -167,8 +195,8 @@ def test_journal_limit_is_shared_out_between_shards(world: World) -> None:
     reader = journal_by_hand(world, max_entries_per_trigger="6")
     limit = reader.getDefaultReadLimit()
     first = reader.latestOffset(reader.initialOffset(), limit)
-    assert first == {"open/0": [1, 2], "plain/0": [1, 4]}
-    assert reader.latestOffset(first, limit) == {"open/0": [1, 2], "plain/0": [1, 8]}
+    assert first == {"open/0": [1, 2, ANY], "plain/0": [1, 4, ANY]}
+    assert reader.latestOffset(first, limit) == {"open/0": [1, 2, ANY], "plain/0": [1, 8, ANY]}
 
 
 def fail_over(world: World, *lost: int) -> None:
@@ -218,7 +246,7 @@ def test_journal_that_lost_what_was_read_waits_for_the_renewal_and_has_a_gap(wor
     world.accept("plain", *"abc")
     reader, everything = journal_by_hand(world, route="plain"), ReadAllAvailable()
     start, _ = read_on(reader, reader.initialOffset(), everything)
-    behind = {"plain/0": [1, 1]}
+    behind: Offset = {"plain/0": [1, 1]}
     fail_over(world, 2, 3)
     assert read_on(reader, start, everything) == (start, [])
     world.accept("plain", "d")

@@ -133,7 +133,7 @@ def test_journal_that_was_renewed_often_counts_its_entries_from_the_beginning(de
         desk.pending(f"{number}")
         fail_over(desk)
         assert desk.store.renew()
-    end, numbering = Journal(desk.connection, desk.shard).end()
+    end, numbering, _ = Journal(desk.connection, desk.shard).end()
     assert numbering.jumps[-1].first == counters(desk)[1]
     assert numbering.count(0, end) == 40
     stats = desk.store.stats()

@@ -100,6 +100,30 @@ def test_seek_at_a_renewal_finds_no_gap_that_is_none(
     assert journal.first() == [1, 2, 3, entries[3].sequence][cut]
 
 
+@pytest.mark.parametrize("lost", [0, 2])
+def test_seek_to_an_instant_before_the_clock_went_back_misses_no_entry(
+    desk: Desk, journal: Journal, lost: int
+) -> None:
+    began_ms = desk.clock()
+    for name in "abcd":
+        desk.pending(name)
+        desk.clock.advance(10)
+    if lost:
+        lose(desk, lost)
+    else:
+        fail_over(desk)
+    desk.clock.advance(-1000)  # the clock of the other server
+    for number in range(12):
+        desk.pending(f"new-{number}")
+        desk.clock.advance(10)
+    reader = EventReader([journal])
+    for since_ms, name in ((10, "b"), (0, "a"), (-100, "a")):
+        reader.go_to_instant(began_ms + since_ms)
+        assert kinds(reader)[0] == ("accepted", name, 0)
+    reader.go_to_instant(began_ms + 100)
+    assert not kinds(reader)
+
+
 def test_journal_lag_and_left_count_no_skipped_number(desk: Desk, journal: Journal) -> None:
     for each in "abc":
         desk.pending(each)
@@ -135,6 +159,7 @@ def test_numbering_knows_what_was_skipped_and_what_was_lost(
     assert numbering.jumps == (Jump(10, 100), Jump(120, 150))
     assert [tuple(each) for each in numbering.spans(after, until)] == spans
     assert numbering.lost(after, until) == lost
+    assert numbering.kept(after) == max(0, after - numbering.lost(after, 1000))
     numbers = [number for start, end in spans for number in range(start + 1, end + 1)]
     assert numbering.count(after, until) == len(numbers)
     for count, number in enumerate(numbers, 1):

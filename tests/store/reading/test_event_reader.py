@@ -8,6 +8,7 @@ import pytest
 from duebridge.admin.events import EnvelopeEvent, EventReader
 from duebridge.errors import StoreUnavailable
 from duebridge.store.journal import PAGE, Journal
+from duebridge.store.registry import Registry
 from duebridge.store.wire.journal_entry import Fields
 from tests.store.conftest import Opened
 from tests.store.journal.failing_over import fail_over
@@ -94,3 +95,16 @@ def test_reader_of_a_new_journal_too_has_it_from_its_beginning_and_each_event_on
     for expected in (["b"], []):
         reader.read_too([Journal(each.connection, each.shard) for each in (first, second)])
         assert [event.id for event in reader.new()] == expected
+
+
+def test_reader_of_a_route_that_was_purged_has_its_new_life_from_the_beginning(desk: Desk) -> None:
+    reader = EventReader([Journal(desk.connection, desk.shard)])
+    for life in ("old", "new", "newest"):  # each has as many entries as the one before it, and more
+        names = [f"{life}-{number}" for number in range(len(life))]
+        for name in names:
+            desk.pending(name)
+        assert [(event.kind, event.id) for event in reader.new()] == [
+            ("accepted", name) for name in names
+        ]
+        Registry(desk.connection, desk.shard.namespace).remove_route("route", 1)
+        assert life == "new" or not list(reader.new())

@@ -12,8 +12,8 @@ from duebridge.store.wire.packed_page import PackedPage
 from duebridge.store.wire.poll import NONE
 from duebridge.store.wire.record import PREFIX, pack, read_record
 from duebridge.store.wire.record_columns import RecordColumns, read_records
-from duebridge_connectors.spark.source.packed_pages import packed_batch
 from duebridge_connectors.spark.source.slices import RowSpan, _order
+from duebridge_connectors.spark.source.store_reader import packed_batch
 
 SHARD = Shard("n", "orders", 3)
 WHOLE = RowSpan(SHARD, "pending")

@@ -1,24 +1,12 @@
 """Batch and stream reader of the journal: every transition of an envelope, exactly once.
 
-An offset holds two entry numbers of each shard, and two of each jump before them:
-
-    {"reminders/0": [first, until, found, next, ...], ...}
-
-first: the oldest entry at planning; until: the last; found and next: the last number that a renewal
-found, and the number of its own entry (`duebridge.store.numbering`).
-
-Entry numbers have no other holes. Entries that the cap removed before planning are therefore known,
-and become a row of kind `gap`, as those do that were read and that the store lost in a failover.
-Entries removed between planning and reading fail the batch: it may have been written before, so it
-must not shrink.
+A batch is a range of entry numbers of each shard (`journal_offset`). Entries removed between
+planning and reading fail the batch: it may have been written before, so it must not shrink.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
-from operator import itemgetter
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -35,48 +23,29 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from duebridge.admin.events import GAP
-from duebridge.errors import JobFailed, StoreError
+from duebridge.errors import JobFailed
 from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
-from duebridge.store.numbering import Jump, Numbering
 from duebridge.store.wire.journal_columns import EntryColumns
 from duebridge_connectors.spark.rows.arrow import arrow_schema, column_batch, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
+from duebridge_connectors.spark.source.journal_offset import (
+    Ends,
+    JournalEnds,
+    JournalRange,
+    Offset,
+    ShardOffset,
+    planned,
+    ranges_between,
+    shard_name,
+)
 from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.pushdown import push
 
-TASK_ENTRIES = 256  # of up to 1,000 rows each
 BATCH_ROWS = 8192  # of an Arrow batch
-
-Offset: TypeAlias = dict[str, list[int]]
-Ends: TypeAlias = "dict[Shard, JournalEnds]"
-_BEGINNING = [1, 0]
-
-
-@dataclass(frozen=True)
-class JournalRange(InputPartition):
-    """Entries `after` + 1 to `until`, or a gap of `lost` entries there."""
-
-    shard: Shard
-    after: int
-    until: int
-    lost: int
-
-
-class JournalEnds(NamedTuple):
-    """The numbers of the oldest entry present, and of the newest ever written."""
-
-    first: int
-    last: int
-    numbering: Numbering
-
-    def offset(self, until: int) -> list[int]:
-        """Return the offset of a shard that is read up to a number."""
-        jumps = [jump for jump in self.numbering.jumps if jump.first <= until]
-        return [self.first, until, *chain.from_iterable(jumps)]
 
 
 class _RangeReader:
@@ -88,28 +57,25 @@ class _RangeReader:
         self._options = options
         self._address = address
         self._shards = shards
-        self._target: dict[Shard, JournalEnds] | None = None
+        self._target: Ends | None = None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
         with message_first():
             yield from _read(self._address, partition, self._options.on_trim)
 
-    def _ends(self, start: Mapping[str, list[int]] = MappingProxyType({})) -> Ends:
+    def _ends(self, start: Offset | None = None) -> Ends:
         """Return the ends of all journals; raises `StoreError` for one that went back."""
         with self._address.connect() as connection:
-            journals = {shard: Journal(connection, shard) for shard in self._shards}
-            # newest first: an entry added meanwhile belongs to the next batch
-            ends = {shard: journal.end() for shard, journal in journals.items()}
-            for shard, journal in journals.items():
-                _check_went_on(journal, _until(start, shard), ends[shard].last)
             return {
-                shard: JournalEnds(min(journal.first(), ends[shard].last + 1), *ends[shard])
-                for shard, journal in journals.items()
+                shard: JournalEnds.of(
+                    Journal(connection, shard), ShardOffset.of(start or {}, shard)
+                )
+                for shard in self._shards
             }
 
     def _end_offset(self) -> Offset:
-        return {_name(shard): ends.offset(ends.last) for shard, ends in self._ends().items()}
+        return {shard_name(shard): ends.offset(ends.last) for shard, ends in self._ends().items()}
 
 
 class JournalBatchReader(_RangeReader, DataSourceReader):
@@ -117,7 +83,7 @@ class JournalBatchReader(_RangeReader, DataSourceReader):
 
     def partitions(self) -> list[JournalRange]:
         """Return the ranges of all entries present, and a gap for those cut before."""
-        return _ranges(self._shards, {}, self._end_offset())
+        return ranges_between(self._shards, {}, self._end_offset())
 
 
 class FilteringJournalReader(JournalBatchReader):
@@ -140,9 +106,11 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return the offset at which a new query starts."""
         if self._options.start == "earliest":
-            return {_name(shard): _BEGINNING for shard in self._shards}
-        found = self._ends()
-        return {_name(shard): [ends.last + 1, ends.last] for shard, ends in found.items()}
+            return {shard_name(shard): ShardOffset().values() for shard in self._shards}
+        return {
+            shard_name(shard): ShardOffset(ends.last + 1, ends.last, epoch=ends.epoch).values()
+            for shard, ends in self._ends().items()
+        }
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of a micro-batch, in entries."""
@@ -158,10 +126,9 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         """Return the end of the next batch; raises `StoreError` if a journal went back."""
         found = self._ends(start)
         if self._target is not None:
-            found = {
-                shard: ends._replace(last=self._target[shard].last) for shard, ends in found.items()
-            }
-        return _planned(start, found, limit)
+            target = self._target
+            found = {shard: ends.up_to(target[shard].last) for shard, ends in found.items()}
+        return planned(start, found, limit)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return the newest offset, for the query's progress."""
@@ -169,75 +136,13 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
 
     def partitions(self, start: Offset, end: Offset) -> list[JournalRange]:
         """Return the ranges of a batch; equal offsets give equal ranges."""
-        return _ranges(self._shards, start, end)
+        return ranges_between(self._shards, start, end)
 
     def commit(self, end: Offset) -> None:
         """Do nothing: the journal's cap alone decides what is kept."""
 
     def stop(self) -> None:
         """Do nothing: no connection stays open."""
-
-
-def _name(shard: Shard) -> str:
-    return f"{shard.route}/{shard.number}"
-
-
-def _until(offset: Mapping[str, list[int]], shard: Shard) -> int:
-    return offset.get(_name(shard), _BEGINNING)[1]
-
-
-def _check_went_on(journal: Journal, until: int, last: int) -> None:
-    """After a failover wait for the renewal, which goes on beyond every number."""
-    if last < until and not journal.awaits_renewal():
-        raise StoreError(
-            f"journal {_name(journal.shard)}: expected to end with entry {until}, the last read, or"
-            f" newer; got {last}: the store was emptied, or an older duebridge went on after a"
-            " failover. Start again with another checkpoint"
-        )
-
-
-def _planned(start: Offset, found: Mapping[Shard, JournalEnds], limit: ReadLimit) -> Offset:
-    """Return the end of a batch: all new entries, or shares of the limit for each shard."""
-    begins = {
-        shard: max(_until(start, shard), min(ends.first - 1, ends.last))
-        for shard, ends in found.items()
-    }
-    waiting = {
-        shard: ends.numbering.count(begins[shard], ends.last) for shard, ends in found.items()
-    }
-    most = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(waiting.values())
-    shares = _shares(waiting, most)
-    planned = dict(start)
-    for shard, ends in found.items():
-        until = ends.numbering.advanced(begins[shard], ends.last, shares[shard])
-        if until > _until(start, shard):
-            planned[_name(shard)] = ends.offset(until)
-    return planned
-
-
-def _shares(waiting: Mapping[Shard, int], most: int) -> dict[Shard, int]:
-    """Divide a limit equally among shards; the unused part of a share goes to the others."""
-    shares: dict[Shard, int] = {}
-    left = most
-    for rank, (shard, count) in enumerate(sorted(waiting.items(), key=itemgetter(1))):
-        shares[shard] = min(count, -(-left // (len(waiting) - rank)))
-        left -= shares[shard]
-    return shares
-
-
-def _ranges(shards: Sequence[Shard], start: Offset, end: Offset) -> list[JournalRange]:
-    ranges: list[JournalRange] = []
-    for shard in shards:
-        first, until, *flat = end.get(_name(shard), _BEGINNING)
-        numbering = Numbering(map(Jump, flat[::2], flat[1::2]))
-        after = _until(start, shard)
-        begin = max(after, min(first - 1, until))
-        if lost := numbering.count(after, begin) + numbering.lost(after, until):
-            ranges.append(JournalRange(shard, after, begin, lost))
-        for span in numbering.spans(begin, until):
-            for at in range(span.after, span.until, TASK_ENTRIES):
-                ranges.append(JournalRange(shard, at, min(span.until, at + TASK_ENTRIES), 0))
-    return ranges
 
 
 def _read(
@@ -262,7 +167,7 @@ def _read(
 
 
 def _missing(
-    schema: pa.Schema, planned: JournalRange, read: int, sequence: int, on_trim: str
+    schema: pa.Schema, there: JournalRange, read: int, sequence: int, on_trim: str
 ) -> Iterator[pa.RecordBatch]:
     """Account for entries missing between the last one read and the next one."""
     lost = sequence - read - 1
@@ -270,11 +175,11 @@ def _missing(
         return
     if on_trim == "fail":
         raise JobFailed(
-            f"journal {_name(planned.shard)}: expected entries {planned.after + 1} to"
-            f" {planned.until}, as planned; {lost} after {read} were cut meanwhile. To continue"
+            f"journal {shard_name(there.shard)}: expected entries {there.after + 1} to"
+            f" {there.until}, as planned; {lost} after {read} were cut meanwhile. To continue"
             " without them, restart with option onTrim=gap: a gap row takes their place"
         )
-    yield record_batch(schema, [_gap(planned.shard, read, lost)])
+    yield record_batch(schema, [_gap(there.shard, read, lost)])
 
 
 class _Rows:

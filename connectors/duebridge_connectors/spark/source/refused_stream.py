@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from duebridge.errors import BridgeError
+from duebridge_connectors.spark.source.journal_offset import Offset
 from duebridge_connectors.spark.source.message_first import message_first
 
 
@@ -18,7 +19,7 @@ class RefusedStream(DataSourceStreamReader):
     def __init__(self, error: BridgeError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, list[int]]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Raise the error."""
         self._refuse()
 
@@ -28,9 +29,9 @@ class RefusedStream(DataSourceStreamReader):
 
     def latestOffset(  # noqa: N802 - Spark's name
         self,
-        start: dict[str, list[int]],  # noqa: ARG002
+        start: Offset,  # noqa: ARG002
         limit: ReadLimit,  # noqa: ARG002
-    ) -> dict[str, list[int]]:
+    ) -> Offset:
         """Raise the error."""
         self._refuse()
 

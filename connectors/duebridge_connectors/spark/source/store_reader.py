@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.msgpack import Ext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
@@ -25,11 +26,15 @@ from duebridge.store.wire.packed_page import PackedPage
 from duebridge.store.wire.poll import BEYOND_ANY_TIME, NONE
 from duebridge.store.wire.record import EnvelopeContent
 from duebridge.store.wire.replies import Entry, Page
-from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
-from duebridge_connectors.spark.rows.schema import DECODED
+from duebridge_connectors.spark.rows.arrow import (
+    arrow_schema,
+    column_batch,
+    record_batch,
+    timestamp_ms,
+)
+from duebridge_connectors.spark.rows.schema import DECODED, PACKED
 from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import ReadOptions
-from duebridge_connectors.spark.source.packed_pages import packed_batch
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.source.pushdown import both, push
 from duebridge_connectors.spark.source.slices import (
@@ -41,6 +46,8 @@ from duebridge_connectors.spark.source.slices import (
 )
 
 _NOTHING = EnvelopeContent(body=None)
+_INSTANTS = ("due_at", "scheduled_at", "expires_at")
+_NUMBERS = ("remember_ms", "generation", "content_hash", "blob")
 
 
 class StoreReader(DataSourceReader):
@@ -128,6 +135,28 @@ class FilteringReader(StoreReader):
         self._states = [state for state in self._states if pushed.has("state", state)]
         self._window = both(self._window, pushed.window)
         return pushed.rest
+
+
+def packed_batch(span: RowSpan, window: DueWindow, page: PackedPage) -> pa.RecordBatch:
+    """Return the rows of a page that are in a span, and due within a window, column by column."""
+    there = span.within(page.ids, page.scores_ms)
+    columns = {"id": page.ids, "route": span.shard.route, "shard": span.shard.number}
+    columns |= {name: getattr(page.records, name) for name in _NUMBERS} | {"state": page.state}
+    columns |= {name: _instants(getattr(page.records, f"{name}_ms")) for name in _INSTANTS}
+    rows = column_batch(arrow_schema(PACKED), len(page.ids), columns)
+    return _due_within(rows.slice(there.start, there.stop - there.start), window)
+
+
+def _instants(column: Sequence[int | None]) -> list[int | None]:
+    """Return instants with null for none."""
+    return [each or None for each in column]
+
+
+def _due_within(rows: pa.RecordBatch, window: DueWindow) -> pa.RecordBatch:
+    for bound_ms, compare in zip(window, (pc.greater_equal, pc.less_equal), strict=True):
+        if bound_ms is not None:
+            rows = rows.filter(compare(rows.column("due_at"), timestamp_ms(bound_ms)))
+    return rows
 
 
 def _decoded(shard: Shard, entry: Entry) -> tuple[Any, ...]:

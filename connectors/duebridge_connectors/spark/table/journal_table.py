@@ -151,7 +151,7 @@ class JournalTable:
     def reached(self, batch: int) -> dict[str, int]:
         """Return the last entry that a batch of the query reads, for each shard."""
         offset = self._read(f"{CHECKPOINT}/offsets/{batch}").splitlines()[-1]
-        found = msgspec.json.decode(offset, type=dict[str, list[int]])
+        found = msgspec.json.decode(offset, type=dict[str, list[Any]])
         return {name: until for name, (_, until, *_) in found.items()}
 
     def _read(self, path: str) -> bytes:
