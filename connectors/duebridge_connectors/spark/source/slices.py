@@ -29,28 +29,14 @@ class RowSpan(NamedTuple):
     after: Cut = None
     until: Cut = None
 
-    def has(self, name: str, score_ms: int) -> bool:
-        """Whether a row is in the span, wherever it was found."""
-        here = _order((name, score_ms))
-        follows = self.after is None or here > _order(self.after)
-        return follows and (self.until is None or here <= _order(self.until))
-
-    def within(self, ids: Sequence[str], scores_ms: Sequence[int]) -> slice:
-        """Return where the rows of the span are in a page, which has the store's order."""
-
-        def rank_after(cut: Cut, at_end: int) -> int:
-            if cut is None:
-                return at_end
-            places = range(len(ids))
-            order = _order(cut)
-            return bisect_right(places, order, key=lambda at: _order((ids[at], scores_ms[at])))
-
-        first = rank_after(self.after, 0)
-        return slice(first, max(first, rank_after(self.until, len(ids))))
-
-    def beyond(self, name: str, score_ms: int) -> "RowSpan":
-        """Return the rest of the span behind a row of it."""
-        return self._replace(after=(name, score_ms)) if self.has(name, score_ms) else self
+    def count_in_page(self, ids: Sequence[str], scores_ms: Sequence[int]) -> int:
+        """Return how many rows of a page belong to it; a page begins behind `after` or later."""
+        if self.until is None:
+            return len(ids)
+        places = range(len(ids))
+        return bisect_right(
+            places, _order(self.until), key=lambda at: _order((ids[at], scores_ms[at]))
+        )
 
     def ends_with(self, name: str, score_ms: int) -> bool:
         """Whether all that follows a row is beyond the span."""

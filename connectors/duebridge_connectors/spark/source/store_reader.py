@@ -109,15 +109,17 @@ class StoreReader(DataSourceReader):
             yield self._batch(span, page)
             if span.ends_with(*page.cursor):
                 return
-            cursor, span = page.cursor, span.beyond(*page.cursor)
+            cursor = page.cursor
             if self._options.pause:  # even sleep(0) yields the core
                 time.sleep(self._options.pause / 1000)
 
     def _batch(self, span: RowSpan, page: Page | PackedPage) -> pa.RecordBatch:
         if isinstance(page, PackedPage):
             return packed_batch(span, self._window, page)
-        found = (entry for entry in page.entries if span.has(entry.id, entry.score_ms))
-        rows = [_decoded(span.shard, entry) for entry in found if self._window.has(entry)]
+        ids = [entry.id for entry in page.entries]
+        count = span.count_in_page(ids, [entry.score_ms for entry in page.entries])
+        found = (entry for entry in page.entries[:count] if self._window.has(entry))
+        rows = [_decoded(span.shard, entry) for entry in found]
         return record_batch(arrow_schema(DECODED), rows)
 
 
@@ -139,12 +141,11 @@ class FilteringReader(StoreReader):
 
 def packed_batch(span: RowSpan, window: DueWindow, page: PackedPage) -> pa.RecordBatch:
     """Return the rows of a page that are in a span, and due within a window, column by column."""
-    there = span.within(page.ids, page.scores_ms)
     columns = {"id": page.ids, "route": span.shard.route, "shard": span.shard.number}
     columns |= {name: getattr(page.records, name) for name in _NUMBERS} | {"state": page.state}
     columns |= {name: _instants(getattr(page.records, f"{name}_ms")) for name in _INSTANTS}
     rows = column_batch(arrow_schema(PACKED), len(page.ids), columns)
-    return _due_within(rows.slice(there.start, there.stop - there.start), window)
+    return _due_within(rows.slice(0, span.count_in_page(page.ids, page.scores_ms)), window)
 
 
 def _instants(column: Sequence[int | None]) -> list[int | None]:
