@@ -1,7 +1,6 @@
 """A cluster, services that its pods reach, and a release for each test."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.deploy.cluster.kube import Kube, Refused
 from tests.deploy.cluster.stack import GIVEN, Stack, running_stack
 from tests.support.checkout import downloaded
 
+FIGURE = "figure"
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -68,11 +68,14 @@ def installed(
 
 
 @pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
-    """Print a figure where whoever runs the tests sees it."""
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Keep a figure for the summary: tests may run in other processes than it does."""
+    return lambda text: request.node.user_properties.append((FIGURE, text))
 
-    def shown(text: str) -> None:
-        with capsys.disabled():
-            sys.stdout.write(f"\n  {text} ")
 
-    return shown
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures of the tests that passed."""
+    for report in terminalreporter.getreports("passed"):
+        for name, text in report.user_properties:
+            if name == FIGURE and report.when == "call":
+                terminalreporter.write_line(f"  {text}")
