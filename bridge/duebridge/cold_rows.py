@@ -4,13 +4,17 @@ The core does not read the files itself: the entry point `duebridge.cold` names 
 """
 
 from collections.abc import Iterator
+from heapq import merge
 from importlib.metadata import entry_points
+from itertools import chain
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from duebridge.config.models import ColdTier, Config, Route
 from duebridge.errors import ConfigError
 from duebridge.receipt import Known
 from duebridge.store.cold.notes import ColdNotes, Mark
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.routing import Registry, RouteStore
 from duebridge.store.server.connection import Connection
@@ -57,27 +61,50 @@ class ColdRows:
 
     def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
         """Return the cold envelope of an id, None if there is none."""
-        return next(self.walk(id=id), None)
+        for row in self._rows(id=id):
+            if (moved_to := self._moved_to(row)) is not None:
+                return _known(self._route.name, row, moved_to or row.due_at_ms)
+        return None
 
-    def walk(self, window: DueWindow = ANY_TIME, id: str = "") -> Iterator[Known]:  # noqa: A002
-        """Yield the cold envelopes, ordered by the due instants in the files."""
-        if self._route.cold_tier is None:
-            return
-        for row in _reader()(self._route.cold_tier, self._route.name, id, window):
-            if (known := self._corrected(row)) is not None:
-                yield known
+    def walk(self, window: DueWindow = ANY_TIME) -> Iterator[Known]:
+        """Yield the cold envelopes due within a window, in the order of their due instants.
 
-    def _corrected(self, row: ColdRow) -> Known | None:
-        """Return a row as hydrate will restore it; None if hydrate will not."""
-        notes = ColdNotes(self._connection, self._store.of(row.id).shard)
+        One that is rescheduled meanwhile may come twice or not at all. The ids of those that were
+        rescheduled into the window are in memory; their rows are looked up when their turn comes.
+        """
+        in_files = ((row.due_at_ms, 0, (row,)) for row in self._rows(window))
+        moved = ((due, due, self._rows(id=id_)) for due, id_ in self._moved_into(window))
+        for due_at_ms, moved_to, rows in merge(in_files, moved, key=itemgetter(0)):
+            for row in rows:
+                if self._moved_to(row) == moved_to:
+                    yield _known(self._route.name, row, due_at_ms)
+
+    def _rows(self, window: DueWindow = ANY_TIME, id: str = "") -> Iterator[ColdRow]:  # noqa: A002
+        """Yield rows as they are in the files."""
+        if self._route.cold_tier is not None:
+            yield from _reader()(self._route.cold_tier, self._route.name, id, window)
+
+    def _moved_into(self, window: DueWindow) -> list[tuple[int, str]]:
+        """Return the new due instants that tombstones have within a window, with their ids."""
+        marks = chain.from_iterable(self._notes(each).marks() for each in self._store.shards)
+        moved = (mark for mark in marks if mark.due_at_ms and window.covers(mark.due_at_ms))
+        return sorted({(mark.due_at_ms, mark.id) for mark in moved})
+
+    def _moved_to(self, row: ColdRow) -> int | None:
+        """Return the due instant that a row has by a tombstone, 0 for its own.
+
+        None if hydrate will not restore the row.
+        """
+        notes = self._notes(self._store.of(row.id))
         if notes.is_void(row.batch, row.id):
             return None
         mark = notes.tombstone(row.id) or _NONE
         if row.generation <= mark.cancelled:
             return None
-        is_moved = mark.due_at_ms and row.generation <= mark.generation
-        due_at_ms = mark.due_at_ms if is_moved else row.due_at_ms
-        return _known(self._route.name, row, due_at_ms)
+        return mark.due_at_ms if row.generation <= mark.generation else 0
+
+    def _notes(self, store: DelayStore) -> ColdNotes:
+        return ColdNotes(self._connection, store.shard)
 
 
 def _reader() -> ColdReader:

@@ -104,6 +104,11 @@ class RecordTooNew(RecordDamaged):
     """A stored record has a layout that requires a newer duebridge."""
 
 
+def with_done(error: StoreError, done: str) -> StoreError:
+    """Return an error of the same class whose message says what was done before it."""
+    return type(error)(f"{error}; before that: {done}")
+
+
 def _counted(ids: Sequence[str]) -> str:
     """Return the number of ids and the first few, for a message."""
     if len(ids) == 1:

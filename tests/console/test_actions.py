@@ -13,6 +13,7 @@ from duebridge.console.pages import dead
 from duebridge.console.pages.dead import MOST_LOOKED
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
+from duebridge.store import batching
 from duebridge.store.wire.transitions import Burial
 from tests.console.conftest import Person
 from tests.console.scene import HOSTILE, Scene, due_now
@@ -186,6 +187,45 @@ def test_settle_reaches_what_the_dry_run_showed_and_nothing_else(
     expect(operator.get_by_role("status")).to_contain_text("1 dropped")
     assert found_dead(scene) == {again, *behind}
     admin.drop(ROUTE, behind)
+
+
+def test_settle_reaches_what_the_dry_run_showed_though_others_died_before_them(
+    operator: Page, scene: Scene, dead_ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = ["ahead-1", "ahead-2"]  # in the order of ids
+    monkeypatch.setattr(dead, "MOST_LOOKED", 3)
+    operator.goto(f"/dead?route={ROUTE}")
+    operator.get_by_label("all 3 that match").check()
+    operator.get_by_role("button", name="Drop…").click()
+    bury(scene, before)
+    operator.get_by_role("button", name="Drop 3").click()
+    expect(operator.get_by_role("status")).to_contain_text("3 dropped.")
+    assert found_dead(scene) == {*before}
+    Operator(scene.config, scene.connection).drop(ROUTE, before)
+
+
+def test_settle_that_the_store_ends_says_what_is_done(
+    person: Person, scene: Scene, dead_ids: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = person.log_in(OPERATE)
+    page.goto(f"/dead?route={ROUTE}")
+    page.get_by_label("Choose all on this page").check()
+    page.get_by_role("button", name="Drop…").click()
+    monkeypatch.setattr(batching, "CALL_ROWS", 1)
+    flight = scene.store(ROUTE).shard.key("flight")
+
+    def fail_after(script: str, _: float) -> None:
+        if script == "drop":
+            scene.connection.client.delete(flight)
+            scene.connection.client.set(flight, "of another type")
+
+    monkeypatch.setattr(scene.connection, "observe", fail_after)
+    page.get_by_role("button", name="Drop 3").click()
+    expect(page.get_by_role("main")).to_contain_text("; before that: 1 dropped")
+    monkeypatch.undo()
+    scene.connection.client.delete(flight)
+    assert found_dead(scene) == {*dead_ids[1:]}
+    person.complaints.clear()  # the browser notes the 503
 
 
 def test_settle_of_chosen_leaves_what_died_again(

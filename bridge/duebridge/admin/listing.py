@@ -23,7 +23,6 @@ from duebridge.store.wire.replies import Entry, Page
 STATES = ("pending", "ready", "unack", "retry", "dead")
 PAGE = 100
 LEAST_PAGE = 10
-READ_AHEAD = 2  # pages that a source has read when it yields the first envelope of one
 
 _NO_ID = "\n"  # not a valid id: a page behind it begins with its score
 _NEVER_MS = 2**63
@@ -106,7 +105,7 @@ class Listing:
     ) -> Iterator[ListedEnvelope]:
         """Yield every envelope that `walk` reads, in the window or not; raises `StoreError`.
 
-        Each source has read at most `READ_AHEAD` pages beyond what was yielded of it.
+        Each source has read at most a page beyond what was yielded of it.
         """
         return self._merged(window, after, page)
 
@@ -130,7 +129,7 @@ class Listing:
     def _pages(
         self, number: int, window: DueWindow, after: ListPosition | None, limit: int
     ) -> Iterator[Page]:
-        """Yield each page after reading the next one, while its cursor still exists."""
+        """Yield each page; the next one begins behind it, whatever became of its envelopes."""
         store, state = self._sources[number]
         least_ms, most_ms = window if state == "pending" else ANY_TIME
         page = store.list(
@@ -141,9 +140,8 @@ class Listing:
             due_to_ms=most_ms,
         )
         while page.cursor is not None:
-            following = store.list(state, limit=limit, cursor=page.cursor, due_to_ms=most_ms)
             yield page
-            page = following
+            page = store.list(state, limit=limit, cursor=page.cursor, due_to_ms=most_ms)
 
     def _position(self, number: int, entry: Entry) -> ListPosition:
         return ListPosition(self._route, self._state, number, entry.id, entry.score_ms)

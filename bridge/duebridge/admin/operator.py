@@ -5,8 +5,10 @@ too; looking at a route does not register it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,7 +20,7 @@ from duebridge.envelope import due_instant
 from duebridge.errors import ConfigError, UnknownRoute
 from duebridge.receipt import EnvelopeDetails
 from duebridge.store.aside import AsideCount
-from duebridge.store.batching import CALL_ROWS, in_calls
+from duebridge.store.batching import CALL_ROWS, answers_of, in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
 from duebridge.store.life import RouteLife
@@ -26,6 +28,9 @@ from duebridge.store.routing import Registry, RouteStore
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.replies import ChangeAnswer, DropAnswer, Entry, ReplayAnswer
 from duebridge.store.workers import WorkerRecord, Workers
+
+Settled = TypeVar("Settled", ReplayAnswer, DropAnswer)
+Told = TypeVar("Told")
 
 MOST_ASIDE_PAGES = 100  # of 1,000 retries a shard, in the count of what waits for held targets
 
@@ -55,10 +60,20 @@ class EnvelopeChange(msgspec.Struct, frozen=True):
     due_at_ms: int = 0
 
 
+TellSettled: TypeAlias = Callable[[DeadSettlement], None]
+TellChanged: TypeAlias = Callable[[EnvelopeChange], None]
+
+
+def _tell_nobody(_: object) -> None:
+    pass
+
+
 class Operator:
     """Reads a store's routes, and changes and settles envelopes. All methods raise `StoreError`.
 
-    Methods that name a route raise `ConfigError` if neither configuration nor store has it.
+    Methods that name a route raise `ConfigError` if neither configuration nor store has it. Those
+    that change many envelopes `tell` each answer as soon as it is known, settlements shard by
+    shard: an error, or Ctrl-C, leaves nobody in doubt of what was done before it.
     """
 
     def __init__(self, config: Config, connection: Connection) -> None:
@@ -110,15 +125,24 @@ class Operator:
         """Return an envelope as it is stored; None if the store does not have it."""
         return self._route(route).of(id).get(id)
 
+    def entries(self, route: str, ids: Iterable[str]) -> Iterator[Entry]:
+        """Yield envelopes as they are stored, but for those that the store does not have."""
+        opened = self._route(route)
+        found = (opened.of(each).get(each) for each in ids)
+        return (entry for entry in found if entry is not None)
+
     def show(self, route: str, id: str) -> EnvelopeDetails | None:  # noqa: A002 - the public name of the field
         """Return everything known of an envelope; None if the store does not have it."""
         entry = self.entry(route, id)
         return None if entry is None else EnvelopeDetails.of(route, entry)
 
-    def cancel(self, route: str, ids: Iterable[str]) -> list[EnvelopeChange]:
+    def cancel(
+        self, route: str, ids: Iterable[str], tell: TellChanged = _tell_nobody
+    ) -> list[EnvelopeChange]:
         """Prevent the delivery of envelopes; one answer per id, in order."""
         opened = self._route(route)
-        return [EnvelopeChange(each, route, opened.of(each).cancel(each)) for each in _once(ids)]
+        answers = ((each, opened.of(each).cancel(each)) for each in _once(ids))
+        return _told((EnvelopeChange(each, route, answer) for each, answer in answers), tell)
 
     def reschedule(
         self,
@@ -127,6 +151,7 @@ class Operator:
         *,
         delay: str | timedelta | None = None,
         at: datetime | int | None = None,
+        tell: TellChanged = _tell_nobody,
     ) -> list[EnvelopeChange]:
         """Give envelopes another due instant; one answer per id, in order.
 
@@ -135,18 +160,25 @@ class Operator:
         due = str(due_instant(delay, at))
         most_ms = self._config.routes.get(route, self._config.defaults).max_delay
         opened = self._route(route)
-        answers = [(each, opened.of(each).reschedule(each, due, most_ms)) for each in _once(ids)]
-        return [EnvelopeChange(each, route, *answer) for each, answer in answers]
+        answers = ((each, opened.of(each).reschedule(each, due, most_ms)) for each in _once(ids))
+        return _told((EnvelopeChange(each, route, *answer) for each, answer in answers), tell)
 
-    def deliver_now(self, route: str, ids: Iterable[str]) -> list[EnvelopeChange]:
+    def deliver_now(
+        self, route: str, ids: Iterable[str], tell: TellChanged = _tell_nobody
+    ) -> list[EnvelopeChange]:
         """Make envelopes due now, whatever their due instant or next try; one answer per id.
 
         It is a reschedule, and is journalled as one.
         """
-        return self.reschedule(route, ids, delay="0ms")
+        return self.reschedule(route, ids, delay="0ms", tell=tell)
 
     def replay(
-        self, route: str, ids: Iterable[str], delay_ms: int = 0, spread_ms: int = 0
+        self,
+        route: str,
+        ids: Iterable[str],
+        delay_ms: int = 0,
+        spread_ms: int = 0,
+        tell: TellSettled = _tell_nobody,
     ) -> list[DeadSettlement]:
         """Schedule dead envelopes again, due after a delay; one answer per id, in order.
 
@@ -157,43 +189,53 @@ class Operator:
         delays = {
             each: delay_ms + spread_ms * n // len(distinct) for n, each in enumerate(distinct)
         }
-        return self._settle(
-            route, distinct, lambda store, batch: store.replay(batch, [delays[i] for i in batch])
-        )
 
-    def drop(self, route: str, ids: Iterable[str]) -> list[DeadSettlement]:
+        def settle(store: DelayStore, some: Sequence[str]) -> list[ReplayAnswer]:
+            return store.replay(some, [delays[each] for each in some])
+
+        return self._settle(route, distinct, settle, tell)
+
+    def drop(
+        self, route: str, ids: Iterable[str], tell: TellSettled = _tell_nobody
+    ) -> list[DeadSettlement]:
         """Delete dead envelopes for good; one answer per id, in order."""
-        return self._settle(route, ids, lambda store, batch: store.drop(batch))
+        return self._settle(route, ids, DelayStore.drop, tell)
 
-    def shunt(self, route: str) -> int:
+    def shunt(self, route: str, tell: Callable[[int], None] = _tell_nobody) -> int:
         """Try the dead letters again that their target rejected; return how many.
 
-        Raises `ConfigError` for a route without a dead-letter target.
+        `tell` gets the number of each call. Raises `ConfigError` for a route without a dead-letter
+        target.
         """
         named = self._config.routes.get(route)
         if named is None or named.dead_letter is None:
             raise ConfigError(f"routes.{route}.dead_letter: expected a target; got none")
         target = str(named.dead_letter)
-        count = 0
+        return sum(_told(self._shunted(route, target), tell))
+
+    def _shunted(self, route: str, target: str) -> Iterator[int]:
         for store in self._route(route).shards:
             moved = store.readdress(target, CALL_ROWS, is_asked=True)
             while moved:
-                count += moved
+                yield moved
                 moved = store.readdress(target, CALL_ROWS)
-        return count
 
     def _settle(
         self,
         route: str,
         ids: Iterable[str],
-        settle: Callable[[DelayStore, Sequence[str]], Sequence[ReplayAnswer | DropAnswer]],
+        settle: Callable[[DelayStore, Sequence[str]], list[Settled]],
+        tell: TellSettled,
     ) -> list[DeadSettlement]:
         distinct = _once(ids)
-        status: dict[str, ReplayAnswer | DropAnswer] = {}
-        for store, shard_ids in self._route(route).by_shard(distinct, str):
-            for batch in in_calls(shard_ids):
-                status.update(zip(batch, settle(store, batch), strict=True))
-        return [DeadSettlement(one_id, route, status[one_id]) for one_id in distinct]
+        answers = (
+            DeadSettlement(each, route, status)
+            for store, shard_ids in self._route(route).by_shard(distinct, str)
+            for batch in in_calls(shard_ids)
+            for each, status in zip(batch, answers_of(batch, partial(settle, store)), strict=True)
+        )
+        found = {answer.id: answer for answer in _told(answers, tell)}
+        return [found[each] for each in distinct]
 
     def _route_stats(self, name: str, shards: int, records: list[WorkerRecord]) -> RouteStats:
         stores = self._open(name, shards).shards
@@ -256,6 +298,14 @@ class Operator:
         configured = {name: route.shards for name, route in self._config.routes.items()}
         registered = {name: route.shards for name, route in self._registry.routes().items()}
         return {**configured, **registered}
+
+
+def _told(answers: Iterator[Told], tell: Callable[[Told], None]) -> list[Told]:
+    found: list[Told] = []
+    for answer in answers:
+        tell(answer)
+        found.append(answer)
+    return found
 
 
 def _once(ids: Iterable[str]) -> list[str]:

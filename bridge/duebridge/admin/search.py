@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from duebridge.admin.listing import PAGE, READ_AHEAD, ListedEnvelope, Listing, read_cursor
+from duebridge.admin.listing import PAGE, ListedEnvelope, Listing, read_cursor
 from duebridge.receipt import EnvelopeDetails
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.wire.poll import NONE
@@ -85,8 +85,8 @@ def search(
         return _of_id(operator, wanted)
     after = read_cursor(cursor, wanted.route, wanted.state) if cursor else None
     listing = Listing(wanted.route, operator.stores(wanted.route), wanted.state)
-    page = max(1, min(PAGE, most_looked // (2 * READ_AHEAD * listing.sources)))
-    most = max(1, most_looked - READ_AHEAD * page * listing.sources)
+    page = max(1, min(PAGE, most_looked // (2 * listing.sources)))
+    most = max(1, most_looked - page * listing.sources)
     listed = listing.look(window=wanted.window, after=after, page=page)
     return _page(wanted, listed, limit, most, most_bytes)
 

@@ -1,13 +1,16 @@
-"""What a dry run has shown, as one field of its form: what is settled then is among it.
+"""What a dry run has shown, as one field of its form: this is settled then, wherever it is by then.
 
-A mark of each letter, of its id and its life: it has another when it is replayed and dies again,
-and ids in full would make a form of a megabyte.
+The id of each letter, with a mark of its life: it has another when it is replayed and dies again.
+The longest ids of a whole look take 0.7 MiB, of the 1 MiB that a form may have.
 """
 
 import base64
 import binascii
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple, Self
+
+import msgspec
 
 from duebridge.errors import EnvelopeError
 from duebridge.store.wire.replies import Entry
@@ -16,28 +19,35 @@ MARK_BYTES = 8
 
 
 class Seen(NamedTuple):
-    """The marks of dead envelopes."""
+    """The marks of dead envelopes by their ids, in the order of the dry run."""
 
-    marks: frozenset[bytes]
+    marks: dict[str, bytes]
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> Self:
+        """Return the marks of those that are dead."""
+        return cls({each.id: _mark(each) for each in entries if each.state == "dead"})
 
     @classmethod
     def read(cls, text: str) -> Self:
         """Return the marks of a form's field; raises `EnvelopeError`."""
         try:
             packed = base64.urlsafe_b64decode(text)
-        except (binascii.Error, ValueError):
+            return cls(msgspec.msgpack.decode(packed, type=dict[str, bytes]))
+        except (binascii.Error, ValueError, msgspec.DecodeError):
             raise EnvelopeError("seen: expected the field of a dry run; got another") from None
-        places = range(0, len(packed), MARK_BYTES)
-        return cls(frozenset(packed[at : at + MARK_BYTES] for at in places))
 
     @property
     def field(self) -> str:
         """The marks as a form carries them."""
-        return base64.urlsafe_b64encode(b"".join(sorted(self.marks))).decode()
+        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self.marks)).decode()
+
+    def has(self, entry: Entry) -> bool:
+        """Whether an envelope is dead as it was."""
+        return entry.state == "dead" and self.marks.get(entry.id) == _mark(entry)
 
 
-def mark_of(entry: Entry) -> bytes:
-    """Return the mark of a dead envelope."""
+def _mark(entry: Entry) -> bytes:
     generation = entry.record.generation if entry.record else 0
     life = f"{generation} {entry.flight.last_failed_at_ms} {entry.id}"
     return blake2b(life.encode(), digest_size=MARK_BYTES).digest()

@@ -47,12 +47,15 @@ def in_calls(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 def answers_of(
     rows: Sequence[Item], call: Callable[[Sequence[Item]], list[Answer]]
-) -> list[Answer]:
-    """Return the answers for all rows; a call may leave the last ones to the next."""
-    answers = call(rows)
-    while len(answers) < len(rows):
-        answers += call(rows[len(answers) :])
-    return answers
+) -> Iterator[Answer]:
+    """Yield the answers for all rows, as they come; a call may leave the last ones to the next."""
+    count = 0
+    while True:
+        answers = call(rows[count:])
+        yield from answers
+        count += len(answers)
+        if count >= len(rows):
+            return
 
 
 class CallId(NamedTuple):

@@ -132,7 +132,7 @@ class DelayStore(ColdCalls, DividedShard):
             reply = self._run("schedule", *standard, *fields, placed, beside, lease, ids=ids)
             return read_scheduled(reply, len(rest))
 
-        return answers_of(rows, call)
+        return [*answers_of(rows, call)]
 
     def promote(self, limit: int = MAX_BATCH, ready_full: int = READY_FULL) -> tuple[Poll, int]:
         """Make due envelopes ready; return how many."""
@@ -265,14 +265,13 @@ class DelayStore(ColdCalls, DividedShard):
         return read_reply(reply, MoveReply).moved
 
     def replay(self, ids: Sequence[str], delays_ms: Sequence[int] = ()) -> list[ReplayAnswer]:
-        """Schedule dead envelopes again; return one answer per id."""
+        """Schedule dead envelopes again; return the answers for the first of these ids.
 
-        def call(rest: Sequence[tuple[str, int]]) -> list[ReplayAnswer]:
-            flat = [part for pair in rest for part in pair]
-            asked = [each for each, _ in rest]
-            return read_replayed(self._run("replay", len(rest), *flat, ids=asked), len(rest))
-
-        return answers_of([*zip(ids, delays_ms or [0] * len(ids), strict=True)], call)
+        What would be too many bytes for one call is left to the next.
+        """
+        delays = delays_ms or [0] * len(ids)
+        flat = [part for pair in zip(ids, delays, strict=True) for part in pair]
+        return read_replayed(self._run("replay", len(ids), *flat, ids=ids), len(ids))
 
     def keep(self, refused: Sequence[KeptMessage]) -> int:
         """Take in as dead what an intake refused and nobody else has; return how many are new.
@@ -288,12 +287,8 @@ class DelayStore(ColdCalls, DividedShard):
         return read_reply(self._run("keep", *arguments, ids=ids), KeepReply).kept
 
     def drop(self, ids: Sequence[str]) -> list[DropAnswer]:
-        """Delete dead envelopes; return one answer per id."""
-
-        def call(rest: Sequence[str]) -> list[DropAnswer]:
-            return read_dropped(self._run("drop", len(rest), *rest, ids=rest), len(rest))
-
-        return answers_of(ids, call)
+        """Delete dead envelopes; return the answers for the first ones, as `replay` does."""
+        return read_dropped(self._run("drop", len(ids), *ids, ids=ids), len(ids))
 
     def cancel(
         self,
@@ -372,9 +367,12 @@ class DelayStore(ColdCalls, DividedShard):
         """Put the counters beyond every number given out, as any writing call does when due."""
         return bool(read_reply(self._run("renew"), RenewReply).did)
 
-    def note(self, name: NoteName, value: int, how: NoteMode = "set") -> bool:
-        """Note how far an outside job has come; `first` keeps an earlier note, `rise` a higher."""
-        return bool(read_reply(self._run("note", name, value, how), NoteReply).did)
+    def note(self, name: NoteName, value: int, how: NoteMode = "set", lease: str = "") -> bool:
+        """Note how far an outside job has come; `first` keeps an earlier note, `rise` a higher.
+
+        A note of a job of the cold tier is refused without the `lease` that it was given.
+        """
+        return bool(read_reply(self._run("note", name, value, how, lease), NoteReply).did)
 
     def watch(self, worker: str, keep_ms: int) -> WatchReply:
         """Take or keep the shard's watch for `keep_ms`; 0 gives it up.

@@ -17,9 +17,10 @@ class DueWindow(NamedTuple):
         """Whether an envelope is due within; an unreadable one is in no bounded window."""
         if self == ANY_TIME:
             return True
-        if entry.record is None:
-            return False
-        due_at_ms = entry.record.due_at_ms
+        return entry.record is not None and self.covers(entry.record.due_at_ms)
+
+    def covers(self, due_at_ms: int) -> bool:
+        """Whether a due instant is within."""
         return (self.from_ms or 0) <= due_at_ms <= (_NEVER_MS if self.to_ms is None else self.to_ms)
 
 

@@ -45,9 +45,9 @@ class OperatorsDesk:
     def stores(self, route: str) -> list[DelayStore]:
         return self.operator.stores(route)
 
-    def claim(self, route: str, *ids: str) -> list[tuple[DelayStore, Claim]]:
+    def claim(self, route: str, *ids: str, body: bytes = b"x") -> list[tuple[DelayStore, Claim]]:
         """Lease envelopes that are due now."""
-        self.send(route, *[Envelope.new(b"x", id=name, delay="0s") for name in ids])
+        self.send(route, *[Envelope.new(body, id=name, delay="0s") for name in ids])
         claims: list[tuple[DelayStore, Claim]] = []
 
         def is_all_leased() -> bool:
@@ -65,10 +65,26 @@ class OperatorsDesk:
                 claim.token, [retrying(each, delay_ms=delay_ms, **how) for each in claim.ids]
             )
 
-    def dead(self, route: str, *ids: str) -> None:
-        for store, claim in self.claim(route, *ids):
+    def dead(self, route: str, *ids: str, body: bytes = b"x") -> None:
+        for store, claim in self.claim(route, *ids, body=body):
             store.bury(claim.token, [burial(each, error="E\nno") for each in claim.ids])
+
+    def break_after(self, script: str, route: str) -> None:
+        """Let every shard of a route fail as soon as a script has run once."""
+
+        def observe(called: str, _: float) -> None:
+            if called == script:
+                for store in self.stores(route):
+                    break_shard(self.connection, store)
+
+        self.connection.observe = observe
 
     def deliver(self, route: str, *ids: str) -> None:
         for store, claim in self.claim(route, *ids):
             store.ack([Ack(each, claim.token) for each in claim.ids])
+
+
+def break_shard(connection: Connection, store: DelayStore, key: str = "flight") -> None:
+    """Let the scripts of a shard fail: one of its keys is of another type."""
+    connection.client.delete(store.shard.key(key))
+    connection.client.set(store.shard.key(key), "broken")

@@ -4,7 +4,7 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,53 +17,17 @@ from duebridge.admin.operator import DeadSettlement, Operator
 from duebridge.config.load import load_config
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError
-from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store.routing import RouteStore
-from duebridge.store.wire.transitions import Burial, Postponement
+from duebridge.store.wire.transitions import Postponement
+from tests.acceptance.cli.dead_envelopes import bury, dead, ids_to
 from tests.support.command import PROGRAM, Command, hear_ctrl_c, kill_due, wait_until
-
-LARGE, MISSING = Reason.TOO_LARGE, Reason.TARGET_MISSING
-
-
-def ids_to(count: int) -> list[str]:
-    return [f"id-{number:04d}" for number in range(count)]
-
-
-def bury(duebridge: Command, ids: Iterable[str], route: str = "reminders", **fields: Any) -> None:
-    """See to it that these are dead: those with `m` first of a missing target, else too large."""
-    given = {"body": b"hello", **fields}
-    body = given.pop("body")
-    new = [Envelope.new(body, delay="0s", id=name, **given) for name in ids]
-    config = load_config(duebridge.file)
-    with closing(duebridge.connection()) as connection:
-        Producer(config, connection).schedule_many(route, new)
-        shards = RouteStore.open(connection, "duebridge", config.routes[route]).shards
-
-        def bury_some() -> bool:
-            for shard in shards:
-                shard.promote()
-                claim = shard.claim(1000, 30_000)
-                shard.bury(claim.token, [burial(each) for each in claim.ids])
-            return sum(shard.next().dead for shard in shards) == len(new)
-
-        wait_until(bury_some, "all to be dead")
-
-
-def burial(envelope_id: str) -> Burial:
-    reason = MISSING if envelope_id.startswith("m") else LARGE
-    error = f"{reason.name.title()}\nWhy not"
-    return Burial(id=envelope_id, reason=reason, is_failure=True, is_unsure=False, error=error)
 
 
 @pytest.fixture
 def operator(duebridge: Command) -> Iterator[Operator]:
     with closing(duebridge.connection()) as connection:
         yield Operator(load_config(duebridge.file), connection)
-
-
-def dead(operator: Operator, route: str = "reminders", **options: int) -> list[str]:
-    return [each.entry.id for each in list_dead(operator, route, **options)]
 
 
 def test_operator_lists_the_dead_of_three_shards_once_and_up_to_the_limit(
@@ -324,33 +288,6 @@ def test_replay_shows_its_progress_on_a_terminal_and_nowhere_else(
     assert b"settled" in err
     assert b"300 replayed" in err
     assert len((tmp_path / "results").read_text().splitlines()) == 300
-
-
-def test_replay_interrupted_exits_130_and_says_what_is_done(
-    duebridge: Command, operator: Operator
-) -> None:
-    bury(duebridge, ids_to(50))
-    words = ("dead", "replay", "reminders", "--all", "--rate", "1/s", "--delay", "1h")
-    process = duebridge.start(*words)
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith(b"replayed")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    done = 1 + len(out.splitlines())
-    assert process.returncode == 130
-    assert err.decode() == f"duebridge: interrupted; before that: {done} replayed\n"
-    assert len(dead(operator)) == 50 - done
-
-
-def test_drop_whose_reader_left_still_drops_all(duebridge: Command, operator: Operator) -> None:
-    bury(duebridge, ids_to(500))
-    process = duebridge.start("dead", "drop", "reminders", "--all")
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith(b"dropped")
-    process.stdout.close()
-    assert process.wait(timeout=60) == 0
-    process.communicate()
-    assert dead(operator) == []
 
 
 def test_shunt_tries_what_the_dead_letter_target_rejected_again(duebridge: Command) -> None:

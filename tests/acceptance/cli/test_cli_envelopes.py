@@ -2,10 +2,13 @@
 
 import json
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from duebridge.store.routing import RouteStore
+from tests.acceptance.cli.desk_of_operator import break_shard
 from tests.support.command import Command, kill_due
 
 ONE_HOUR = ("--delay", "1h", "--id", "a", "--output", "json")
@@ -176,6 +179,16 @@ def test_deliver_now_moves_what_waits_and_exits_1_for_what_does_not(duebridge: C
     answers = duebridge("deliver-now", "reminders", "gone", "none", "--output", "json")
     assert answers.code == 1
     assert [each["status"] for each in answers.json_lines()] == ["dead", "unknown"]
+
+
+def test_deliver_now_that_the_store_ends_shows_what_is_done(duebridge: Command) -> None:
+    for name in ("a", "b", "c"):
+        duebridge("send", "invoices", "hello", "--delay", "1h", "--id", name)
+    with closing(duebridge.connection()) as connection:
+        break_shard(connection, RouteStore(connection, "duebridge", "invoices", 3).of("b"))
+    done = duebridge("deliver-now", "invoices", "a", "b", "c")
+    assert (done.code, done.out.startswith("rescheduled  a  due")) == (3, True)
+    assert len(done.out.splitlines()) == 1
 
 
 def test_reschedule_pending_moves_its_due_instant(duebridge: Command) -> None:

@@ -1,12 +1,14 @@
 """What an operator changes: living envelopes due now, moved or cancelled; the dead spread out."""
 
+import secrets
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from duebridge.admin.operator import DeadSettlement, Operator
+from duebridge.admin.operator import DeadSettlement, EnvelopeChange, Operator
 from duebridge.admin.timeline import timeline
-from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.errors import ConfigError, EnvelopeError, StoreError
 from duebridge.store.server.connection import Connection
 from tests.acceptance.cli.desk_of_operator import (
     HOUR_MS,
@@ -14,6 +16,7 @@ from tests.acceptance.cli.desk_of_operator import (
     REMINDERS,
     ROUTES,
     OperatorsDesk,
+    break_shard,
 )
 from tests.acceptance.site import memory_config
 
@@ -101,3 +104,66 @@ def test_replay_spreads_the_dead_evenly_over_the_time(
         assert shown is not None
         wait = delay_ms + spread_ms * n // 13
         assert before + wait <= shown.due_at_ms <= after + wait
+
+
+def dead_ids(desk: OperatorsDesk, route: str) -> set[str]:
+    """The dead of a route, looked up without scripts."""
+    keys = [store.shard.key("dead") for store in desk.stores(route)]
+    return {name.decode() for key in keys for name in desk.connection.client.zrange(key, 0, -1)}
+
+
+@pytest.mark.parametrize(
+    ("script", "change", "status"),
+    [("cancel", Operator.cancel, "cancelled"), ("reschedule", Operator.deliver_now, "rescheduled")],
+)
+def test_change_of_many_tells_what_was_done_before_the_store_failed(
+    desk: OperatorsDesk, script: str, change: Callable[..., list[EnvelopeChange]], status: str
+) -> None:
+    desk.pending(ORDERS, dict.fromkeys("abc", HOUR_MS))
+    desk.operator.drop(ORDERS, ["none"])  # it knows the route's life from now on
+    told: list[EnvelopeChange] = []
+    desk.break_after(script, ORDERS)
+    with pytest.raises(StoreError):
+        change(desk.operator, ORDERS, [*"abc"], tell=told.append)
+    assert [(each.id, each.status) for each in told] == [("a", status)]
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [(ORDERS, b"x"), (REMINDERS, secrets.token_bytes(100_000))],
+    ids=["of three shards", "of one shard in several calls"],
+)
+@pytest.mark.parametrize(
+    ("script", "settle", "status"),
+    [("replay", Operator.replay, "replayed"), ("drop", Operator.drop, "dropped")],
+)
+def test_settle_of_many_tells_what_was_done_before_the_store_failed(
+    desk: OperatorsDesk,
+    script: str,
+    settle: Callable[..., list[DeadSettlement]],
+    status: str,
+    route: str,
+    body: bytes,
+) -> None:
+    ids = [f"{number:02}" for number in range(15)]
+    desk.dead(route, *ids, body=body)
+    told: list[DeadSettlement] = []
+    desk.break_after(script, route)
+    with pytest.raises(StoreError):
+        settle(desk.operator, route, ids, tell=told.append)
+    left = dead_ids(desk, route)
+    assert 0 < len(left) < len(ids), "else nothing is shown"
+    assert {each.id for each in told} == {*ids} - left
+    assert {each.status for each in told} == {status}
+
+
+def test_shunt_tells_what_was_done_before_the_store_failed(connection: Connection) -> None:
+    letters = {"dead_letter": {"broker": "memory", "topic": "letters"}}
+    desk = OperatorsDesk(connection, {ORDERS: {**ROUTES[ORDERS], **letters}})
+    desk.dead(ORDERS, *"abcdef")
+    _, _, last = desk.stores(ORDERS)
+    break_shard(connection, last, "dead")
+    told: list[int] = []
+    with pytest.raises(StoreError):
+        desk.operator.shunt(ORDERS, told.append)
+    assert told == [4]

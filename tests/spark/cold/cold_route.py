@@ -37,6 +37,13 @@ STEPS = {
 }
 
 
+def listed(world: World, *words: str) -> list[str]:
+    """The ids that `ls --state cold` prints."""
+    done = world.command("ls", "cold", "--state", "cold", "--output", "json", *words)
+    assert done.code == 0, done.err
+    return [each["id"] for each in done.json_lines()]
+
+
 class ColdRoute:
     """Runs demote and hydrate, as the configuration has them or with another horizon."""
 

@@ -1,6 +1,5 @@
-"""The files of the cold tier, as tasks write them and as `get` and `ls` read them."""
+"""The files of the cold tier, as tasks write, read and merge them."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,20 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
-from duebridge.async_producer import AsyncProducer
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import JobFailed
-from duebridge.receipt import Known
-from duebridge.store.cold.notes import ColdNotes
 from duebridge_connectors.spark.cold import compaction, parquet_files
 from duebridge_connectors.spark.cold.commit_log import (
-    DEMOTED,
     HYDRATED,
-    REMOVED,
     SCHEDULED,
     ColdLog,
     Commit,
@@ -39,9 +32,8 @@ from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.session import job_error
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
-from tests.spark.cold.cold_route import ColdRoute, Killed, die
-from tests.spark.world import LATER_MS, World
-from tests.support.serving import serving
+from tests.spark.cold.cold_route import ColdRoute, Killed, die, listed
+from tests.spark.world import World
 
 SCHEMA = arrow_schema(COLD).append(pa.field(HOUR, pa.int64()))
 FIRST = 500_000  # the hour that rows begin in, since the epoch
@@ -201,104 +193,9 @@ def test_read_gathers_small_files_into_one_batch(tmp_path: Path) -> None:
     assert [batch.num_rows for batch in read_batches(tmp_path, files)] == [12]
 
 
-START = LATER_MS // HOUR_MS * HOUR_MS
-
-
 @pytest.fixture
 def log(world: World) -> ColdLog:
     return ColdLog(f"{world.home}/cold", "cold")
-
-
-def batch(log: ColdLog, name: str, *ids: str, hour: int = 0, finished: bool = True) -> str:
-    """Leave a batch of one file as demote does; returns the file."""
-    day, of_day = divmod(START + hour * HOUR_MS, 24 * HOUR_MS)
-    date = pa.scalar(day, pa.int32()).cast(pa.date32()).as_py()
-    file = f"batch={name}/due_date={date}/due_hour={of_day // HOUR_MS}/part-0.parquet"
-    due = START + hour * HOUR_MS
-    rows = [
-        {"id": row_id, "batch": name, "generation": 5, "due_at_ms": due + number,
-         "scheduled_at_ms": 7, "expires_at_ms": 0}
-        for number, row_id in enumerate(ids)
-    ]  # fmt: skip
-    _write(f"{log.root}/{file}", pa.Table.from_pylist(rows))
-    log.commit(Commit(kind=DEMOTED, batch=name, at_ms=1, rows=len(ids), files=(file,)))
-    if finished:
-        log.commit(Commit(kind=REMOVED, batch=name, at_ms=2))
-    return file
-
-
-def _write(path: str, rows: pa.Table) -> None:
-    Path(path).parent.mkdir(parents=True)
-    pq.write_table(rows, path)
-
-
-def listed(world: World, *words: str) -> list[str]:
-    done = world.command("ls", "cold", "--state", "cold", "--output", "json", *words)
-    assert done.code == 0, done.err
-    return [each["id"] for each in done.json_lines()]
-
-
-def get_awaited(world: World, name: str) -> Known | None:
-    async def get() -> Known | None:
-        async with AsyncProducer.from_config(world.config) as producer:
-            return await producer.get("cold", name)
-
-    return asyncio.run(get())
-
-
-def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLog) -> None:
-    store = world.store("cold", 0, cold_tier_ms=1 << 40)
-    world.producer().get("cold", "absent")  # opens the route
-    for number in (0, 1):
-        notes = ColdNotes(world.connection, world.store("cold", number).shard)
-        for _ in range(5):
-            notes.new_generation()
-    batch(log, "B", "cancelled", "moved", "kept")
-    producer = world.producer()
-    assert producer.cancel("cold", "cancelled") == "recorded"
-    assert producer.reschedule("cold", "moved", at=START + 99) == "recorded"
-    for name, due in (("moved", START + 99), ("kept", START + 2)):
-        done = world.command("get", "cold", name, "--output", "json")
-        assert (done.code, done.json()["state"], done.json()["due_at_ms"]) == (0, "cold", due)
-        known = producer.get("cold", name)
-        assert known is not None
-        assert (known.state, known.due_at_ms) == ("cold", due)
-        assert get_awaited(world, name) == known
-    assert world.command("get", "cold", "cancelled").code == 1
-    assert producer.get("cold", "cancelled") is producer.get("cold", "absent") is None
-    assert world.command("get", "cold", "absent").code == 1
-    assert listed(world) == ["moved", "kept"]
-    assert store.next().pending == 0
-
-
-def test_get_of_the_cold_over_http_obeys_what_was_recorded(world: World, log: ColdLog) -> None:
-    world.producer().get("cold", "absent")  # opens the route
-    batch(log, "B", "cancelled", "moved")
-    for number in (0, 1):
-        notes = ColdNotes(world.connection, world.store("cold", number).shard)
-        for _ in range(5):
-            notes.new_generation()
-    assert world.producer().cancel("cold", "cancelled") == "recorded"
-    assert world.producer().reschedule("cold", "moved", at=START + 99) == "recorded"
-    config = yaml.safe_load(Path(world.config).read_text())
-    home = world.home / world.namespace
-    with serving(home, world.url, config) as served, served.client() as client:
-        found = {
-            name: client.get(f"/v1/routes/cold/envelopes/{name}")
-            for name in ("moved", "cancelled", "absent")
-        }
-    assert [each.status_code for each in found.values()] == [200, 404, 404]
-    moved = found["moved"].json()
-    assert (moved["state"], moved["due_at_ms"]) == ("cold", START + 99)
-
-
-def test_ls_of_the_cold_is_in_order_within_its_window_and_limit(world: World, log: ColdLog) -> None:
-    batch(log, "B", "c", "d", hour=1)
-    batch(log, "C", "a", "b")
-    assert listed(world) == ["a", "b", "c", "d"]
-    assert listed(world, "--limit", "2") == ["a", "b"]
-    window = ["--due-after", str(START + 1), "--due-before", str(START + HOUR_MS)]
-    assert listed(world, *window) == ["b", "c"]
 
 
 def test_ls_merges_files_of_many_hours_without_what_has_returned(
@@ -358,31 +255,6 @@ def test_hydrate_hour_by_hour_out_of_one_file_brings_each_row_once_though_killed
     before = len(cold.warm())
     assert cold.hydrate().accepted == 6 - before
     assert (cold.warm(), cold.tier.log.state().files) == ({*"abcdef"}, [])
-
-
-def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:
-    taken, waits = batch(log, "B", "taken"), batch(log, "C", "pulled", "waits")
-    batch(log, "D", "still in the store", finished=False)
-    pulled = [{"id": "pulled", "batch": "C", "generation": 5}]
-    _write(f"{log.root}/pulled=E/part-0.parquet", pa.Table.from_pylist(pulled))
-    used = {"taken": (taken,), "pulled": ("pulled=E/part-0.parquet",)}
-    log.commit(Commit(kind=HYDRATED, batch="E", at_ms=3, **used))
-    assert listed(world) == ["waits"]
-    assert log.state().due_before(START) == []
-    assert log.state().due_before(START + 1) == [waits]
-
-
-def test_ls_of_a_tier_that_is_empty_or_absent_is_empty(world: World) -> None:
-    assert listed(world) == []
-    assert world.command("ls", "plain", "--state", "cold", "--output", "json").out == ""
-
-
-def test_get_where_files_cannot_be_read_says_which_setting(world: World, log: ColdLog) -> None:
-    batch(log, "B", "a")
-    next(Path(log.root).rglob("*.parquet")).write_bytes(b"no parquet")
-    done = world.command("get", "cold", "a")
-    assert done.code == 2
-    assert "routes.cold.cold_tier.path: cannot be read" in done.err
 
 
 @pytest.mark.parametrize(("now", "expected"), [(0, 2), (1, 3), (HOUR_MS, 3), (HOUR_MS + 1, 4)])

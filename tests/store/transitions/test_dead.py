@@ -8,6 +8,7 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
+from duebridge.store.batching import answers_of
 from tests.support.desk import (
     LEASE_MS,
     NOW_MS,
@@ -52,8 +53,8 @@ def test_end_of_1000_dead_is_one_step_and_1001_is_refused(desk: Desk, end: str, 
 
 
 LARGE: dict[str, tuple[str, Callable[[Desk], Any], Any, int]] = {
-    "replay": ("dead", lambda desk: desk.store.replay([*"abcdef"]), "replayed", 6),
-    "drop": ("dead", lambda desk: desk.store.drop([*"abcdef"]), "dropped", 2),
+    "replay": ("dead", lambda desk: [*answers_of("abcdef", desk.store.replay)], "replayed", 6),
+    "drop": ("dead", lambda desk: [*answers_of("abcdef", desk.store.drop)], "dropped", 2),
     "schedule": (
         "pending",
         lambda desk: desk.schedule(*"abcdef", replace=True),

@@ -1,6 +1,7 @@
 """`duebridge dead`: list, show, replay, drop and shunt the envelopes that no broker accepted."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,10 +27,11 @@ from duebridge.cli.output import Output, OutputOption, complain, write_json, wri
 from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_store
 from duebridge.cli.shown import BodyOption, as_json, as_rows
 from duebridge.durations import format_instant, parse_duration_ms
+from duebridge.errors import StoreError, with_done
 from duebridge.receipt import Known
 
 if TYPE_CHECKING:
-    from duebridge.admin.operator import DeadSettlement, Operator
+    from duebridge.admin.operator import Operator, TellSettled
 
 COLUMNS = ("id", "reason", "attempt", "error", "first failed", "last failed")
 
@@ -121,7 +123,7 @@ def replay(
         route,
         options,
         "replay",
-        lambda op, batch: op.replay(route, batch.ids, *waits.of(batch)),
+        lambda op, batch, tell: op.replay(route, batch.ids, *waits.of(batch), tell),
         is_counted=waits.spread_ms > 0,
     )
 
@@ -133,7 +135,9 @@ def drop(context: typer.Context, route: RouteArgument, options: SettleOptions) -
     It takes ids, or a filter, or --all. Exits 1 if an id is unknown, not dead, or in_flight: on its
     way to the dead-letter target.
     """
-    _settle(context, route, options, "drop", lambda op, batch: op.drop(route, batch.ids))
+    _settle(
+        context, route, options, "drop", lambda op, batch, tell: op.drop(route, batch.ids, tell)
+    )
 
 
 def shunt(context: typer.Context, route: RouteArgument, config: ConfigOption = None) -> None:
@@ -145,10 +149,14 @@ def shunt(context: typer.Context, route: RouteArgument, config: ConfigOption = N
     from duebridge.admin.operator import Operator
 
     settings = load(context, config)
+    counts: list[int] = []
     with opened_store(settings) as connection:
-        count = Operator(settings, connection).shunt(route)
-    typer.echo(f"dead letters that are tried again: {count}")
-    finish(is_yes=count > 0)
+        try:
+            Operator(settings, connection).shunt(route, counts.append)
+        except StoreError as error:
+            raise with_done(error, f"{sum(counts)} are tried again") from error
+    typer.echo(f"dead letters that are tried again: {sum(counts)}")
+    finish(is_yes=bool(counts))
 
 
 def _settle(
@@ -156,7 +164,7 @@ def _settle(
     route: str,
     options: SettleOptions,
     verb: str,
-    settle: "Callable[[Operator, SettleBatch], list[DeadSettlement]]",
+    settle: "Callable[[Operator, SettleBatch, TellSettled], object]",
     *,
     is_counted: bool = False,
 ) -> None:
@@ -170,7 +178,7 @@ def _settle(
         operator = Operator(settings, connection)
         wanted = conditions.filter(operator)
         selection = DeadSelection(operator, route, options.ids or [], wanted)
-        plan = SettlePlan(verb, lambda batch: settle(operator, batch), limiter, is_counted)
+        plan = SettlePlan(verb, partial(settle, operator), limiter, is_counted)
         carry_out(
             plan, selection, options.output, is_dry_run=options.dry_run, is_agreed=options.yes
         )

@@ -138,15 +138,17 @@ def deliver_now(
     The journal has it as rescheduled. Exits 1 if one is in flight, dead or unknown: of such
     envelopes nothing is changed. Dead ones are for `dead replay`.
     """
-    from duebridge.admin.operator import Operator
+    from duebridge.admin.operator import EnvelopeChange, Operator
 
     ids = [checked_id(each) for each in envelope_ids]
     settings = load(context, config)
-    with opened_store(settings) as connection:
-        answers = Operator(settings, connection).deliver_now(route, ids)
-    for answer in answers:
+
+    def tell(answer: EnvelopeChange) -> None:
         due_at_ms = answer.due_at_ms if answer.status == "rescheduled" else None
         _show_answer(StatusAnswer(answer.id, answer.route, answer.status, due_at_ms), output)
+
+    with opened_store(settings) as connection:
+        answers = Operator(settings, connection).deliver_now(route, ids, tell)
     finish(is_yes=all(answer.status in ("rescheduled", "recorded") for answer in answers))
 
 

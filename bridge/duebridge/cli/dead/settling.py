@@ -24,10 +24,10 @@ from duebridge.cli.output import (
     write,
     write_json,
 )
-from duebridge.errors import EnvelopeError, StoreError
+from duebridge.errors import EnvelopeError, StoreError, with_done
 
 if TYPE_CHECKING:
-    from duebridge.admin.operator import DeadSettlement
+    from duebridge.admin.operator import DeadSettlement, TellSettled
 
 FIRST = 10
 BATCH = 100
@@ -105,7 +105,7 @@ class SettlePlan(NamedTuple):
     """A way to settle dead envelopes: the verb for people, the call for a batch, the rate."""
 
     verb: str
-    call: "Callable[[SettleBatch], list[DeadSettlement]]"
+    call: "Callable[[SettleBatch, TellSettled], object]"
     limiter: RateLimiter
     is_counted: bool = False  # before it begins: all ids are in memory then
 
@@ -160,19 +160,27 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
         with shown_progress("settled") as advance:
             for batch in _batches(plan, selection.all_ids()):
                 plan.limiter.wait(len(batch.ids))
-                answers = plan.call(batch)
-                counts.update(answer.status for answer in answers)
-                advance(len(answers))
-                for answer in answers:
+                for answer in _settled(plan, batch):
+                    counts[answer.status] += 1
+                    advance(1)
                     _show(answer, selection, output)
     except StoreError as error:
-        raise type(error)(f"{error}; before that: {_summary(counts)}") from error
+        raise with_done(error, _summary(counts)) from error
     except KeyboardInterrupt:
         complain(f"duebridge: interrupted; before that: {_summary(counts)}")
         raise
     if not selection.ids:
         complain(_summary(counts))
     finish(is_yes=not counts["in_flight"] + counts["unknown"])
+
+
+def _settled(plan: SettlePlan, batch: SettleBatch) -> "Iterator[DeadSettlement]":
+    """Settle a batch and yield its answers in order; those before an error, then the error."""
+    found: dict[str, DeadSettlement] = {}
+    try:
+        plan.call(batch, lambda answer: found.update({answer.id: answer}))
+    finally:
+        yield from (found[each] for each in batch.ids if each in found)
 
 
 def _batches(plan: SettlePlan, ids: Iterable[str]) -> Iterator[SettleBatch]:

@@ -1,7 +1,7 @@
 """Dead letters: why they died, and their replay or drop, which a dry run shows first."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from starlette.responses import Response
@@ -12,9 +12,9 @@ from duebridge.admin.operator import DeadSettlement, Operator
 from duebridge.admin.route_stats import RouteStats
 from duebridge.console.forms import choice, duration_ms, text_of
 from duebridge.console.previews import Preview, preview
-from duebridge.console.seen import Seen, mark_of
+from duebridge.console.seen import Seen
 from duebridge.console.visit import Visit
-from duebridge.errors import EnvelopeError
+from duebridge.errors import EnvelopeError, StoreError, with_done
 from duebridge.ports.publisher import Reason, reason_word
 from duebridge.receipt import EnvelopeDetails
 from duebridge.store.wire.replies import Entry
@@ -64,7 +64,7 @@ class DeadPage(NamedTuple):
 class Selection(NamedTuple):
     """The dead envelopes that a form means: those it names, or with `is_all` those its look finds.
 
-    `seen` is their marks, as the form of the dry run carries them.
+    `seen` is what the form of the dry run carries of them.
     """
 
     ids: tuple[str, ...]
@@ -117,44 +117,41 @@ async def settle(visit: Visit) -> Response:
     route = visit.operable(text_of(visit.form, "route"))
     verb = choice(visit.form, "verb", VERBS)
     seen = Seen.read(text_of(visit.form, "seen"))
-    answers = await visit.run(lambda: _settle(visit, route, verb, seen))
-    counts: Counter[str] = Counter(answer.status for answer in answers)
-    counts["unknown"] += len(seen.marks) - len(answers)
-    counts = +counts  # without zeros
+    counts = await visit.run(lambda: _settle(visit, route, verb, seen))
     begin = text_of(visit.form, "cursor")
     return visit.go("dead", route=route, cursor=begin, **_asked(visit.form), **counts)
 
 
-def _settle(visit: Visit, route: str, verb: str, seen: Seen) -> list[DeadSettlement]:
-    operator, meant = visit.site.operator, _meant(visit, route)
-    ids = [id_ for id_, mark in meant.items() if mark in seen.marks]
-    if verb == "drop":
-        return operator.drop(route, ids)
-    delay_ms = duration_ms(visit.form, "delay")
-    spread_ms = duration_ms(visit.form, "spread")
-    return operator.replay(route, ids, delay_ms, spread_ms)
+def _settle(visit: Visit, route: str, verb: str, seen: Seen) -> Counter[str]:
+    operator = visit.site.operator
+    delay_ms, spread_ms = duration_ms(visit.form, "delay"), duration_ms(visit.form, "spread")
+    ids = [each.id for each in operator.entries(route, seen.marks) if seen.has(each)]
+    counts: Counter[str] = Counter()
+
+    def tell(answer: DeadSettlement) -> None:
+        counts[answer.status] += 1
+
+    try:
+        if verb == "drop":
+            operator.drop(route, ids, tell)
+        else:
+            operator.replay(route, ids, delay_ms, spread_ms, tell)
+    except StoreError as error:
+        done = ", ".join(f"{count} {status}" for status, count in counts.items())
+        raise with_done(error, done or "nothing") from error
+    counts["unknown"] += len(seen.marks) - len(ids)
+    return +counts  # without zeros
 
 
 def _selection(visit: Visit, route: str) -> Selection:
-    meant = _meant(visit, route)
-    return Selection(tuple(meant), Seen(frozenset(meant.values())).field, _means_all(visit))
-
-
-def _means_all(visit: Visit) -> bool:
-    return bool(text_of(visit.form, "all"))
-
-
-def _meant(visit: Visit, route: str) -> dict[str, bytes]:
-    """Return the mark of each dead envelope that a form means: all that match, or the chosen."""
-    entries: Iterable[Entry | None] = (
-        _matching(visit, route)
-        if _means_all(visit)
-        else (visit.site.operator.entry(route, each) for each in visit.form.ids)
-    )
-    return {each.id: mark_of(each) for each in entries if each and each.state == "dead"}
+    is_all = bool(text_of(visit.form, "all"))
+    chosen = visit.site.operator.entries(route, visit.form.ids)
+    seen = Seen.of(_matching(visit, route) if is_all else chosen)
+    return Selection(tuple(seen.marks), seen.field, is_all)
 
 
 def _matching(visit: Visit, route: str) -> list[Entry]:
+    """Return the entries that match, of those that the page looked at."""
     wanted = _filter(visit.form)
     letters = _look(visit.site.operator, route, text_of(visit.form, "cursor")).letters
     return [each.entry for each in letters if wanted.has(each.entry)]
@@ -185,7 +182,7 @@ def _stats(visit: Visit) -> list[RouteStats]:
 
 
 def _look(operator: Operator, route: str, cursor: str) -> DeadSample:
-    """Return the dead behind a page's cursor; its replay and drop look at the same ones."""
+    """Return the dead behind a page's cursor; a dry run of all that match looks at the same."""
     after = read_cursor(cursor, route, "dead") if cursor else None
     letters: list[ListedEnvelope] = []
     size = 0

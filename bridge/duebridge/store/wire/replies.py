@@ -173,7 +173,7 @@ class VacateReply(NamedTuple):
     did: int
 
 
-NoteName: TypeAlias = Literal["hydrated_until", "journal_kept", "cold_kept"]
+NoteName: TypeAlias = Literal["hydrated_until", "hydrating_until", "journal_kept", "cold_kept"]
 NoteMode: TypeAlias = Literal["set", "first", "rise"]
 
 

@@ -1,0 +1,200 @@
+"""The cold tier as `get` and `ls` show it: rows of the files, corrected by the store's notes."""
+
+import asyncio
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from duebridge import cold_rows
+from duebridge.async_producer import AsyncProducer
+from duebridge.cold_rows import ColdRow
+from duebridge.config.load import load_config
+from duebridge.config.models import HOUR_MS, ColdTier
+from duebridge.receipt import Known
+from duebridge.store.cold.notes import ColdNotes
+from duebridge.store.due_window import DueWindow
+from duebridge_connectors.spark.cold.cold_reader import read_cold_rows
+from duebridge_connectors.spark.cold.commit_log import DEMOTED, HYDRATED, REMOVED, ColdLog, Commit
+from tests.spark.cold.cold_route import listed
+from tests.spark.world import LATER_MS, World
+from tests.support.serving import serving
+
+START = LATER_MS // HOUR_MS * HOUR_MS
+
+
+@pytest.fixture
+def log(world: World) -> ColdLog:
+    return ColdLog(f"{world.home}/cold", "cold")
+
+
+def batch(log: ColdLog, name: str, *ids: str, hour: int = 0, finished: bool = True) -> str:
+    """Leave a batch of one file as demote does; returns the file."""
+    day, of_day = divmod(START + hour * HOUR_MS, 24 * HOUR_MS)
+    date = pa.scalar(day, pa.int32()).cast(pa.date32()).as_py()
+    file = f"batch={name}/due_date={date}/due_hour={of_day // HOUR_MS}/part-0.parquet"
+    due = START + hour * HOUR_MS
+    rows = [
+        {"id": row_id, "batch": name, "generation": 5, "due_at_ms": due + number,
+         "scheduled_at_ms": 7, "expires_at_ms": 0}
+        for number, row_id in enumerate(ids)
+    ]  # fmt: skip
+    _write(f"{log.root}/{file}", pa.Table.from_pylist(rows))
+    log.commit(Commit(kind=DEMOTED, batch=name, at_ms=1, rows=len(ids), files=(file,)))
+    if finished:
+        log.commit(Commit(kind=REMOVED, batch=name, at_ms=2))
+    return file
+
+
+def _write(path: str, rows: pa.Table) -> None:
+    Path(path).parent.mkdir(parents=True)
+    pq.write_table(rows, path)
+
+
+def get_awaited(world: World, name: str) -> Known | None:
+    async def get() -> Known | None:
+        async with AsyncProducer.from_config(world.config) as producer:
+            return await producer.get("cold", name)
+
+    return asyncio.run(get())
+
+
+def reschedule(world: World, dues_ms: dict[str, int]) -> None:
+    """Give cold rows another due instant, by tombstones."""
+    producer = world.producer()
+    producer.get("cold", "absent")  # opens the route
+    for number in (0, 1):
+        notes = ColdNotes(world.connection, world.store("cold", number).shard)
+        for _ in range(5):
+            notes.new_generation()
+    for name, due_at_ms in dues_ms.items():
+        assert producer.reschedule("cold", name, at=due_at_ms) == "recorded"
+
+
+def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLog) -> None:
+    store = world.store("cold", 0, cold_tier_ms=1 << 40)
+    world.producer().get("cold", "absent")  # opens the route
+    for number in (0, 1):
+        notes = ColdNotes(world.connection, world.store("cold", number).shard)
+        for _ in range(5):
+            notes.new_generation()
+    batch(log, "B", "cancelled", "moved", "kept")
+    producer = world.producer()
+    assert producer.cancel("cold", "cancelled") == "recorded"
+    assert producer.reschedule("cold", "moved", at=START + 99) == "recorded"
+    for name, due in (("moved", START + 99), ("kept", START + 2)):
+        done = world.command("get", "cold", name, "--output", "json")
+        assert (done.code, done.json()["state"], done.json()["due_at_ms"]) == (0, "cold", due)
+        known = producer.get("cold", name)
+        assert known is not None
+        assert (known.state, known.due_at_ms) == ("cold", due)
+        assert get_awaited(world, name) == known
+    assert world.command("get", "cold", "cancelled").code == 1
+    assert producer.get("cold", "cancelled") is producer.get("cold", "absent") is None
+    assert world.command("get", "cold", "absent").code == 1
+    assert listed(world) == ["kept", "moved"]
+    assert store.next().pending == 0
+
+
+def test_get_of_the_cold_over_http_obeys_what_was_recorded(world: World, log: ColdLog) -> None:
+    world.producer().get("cold", "absent")  # opens the route
+    batch(log, "B", "cancelled", "moved")
+    for number in (0, 1):
+        notes = ColdNotes(world.connection, world.store("cold", number).shard)
+        for _ in range(5):
+            notes.new_generation()
+    assert world.producer().cancel("cold", "cancelled") == "recorded"
+    assert world.producer().reschedule("cold", "moved", at=START + 99) == "recorded"
+    config = yaml.safe_load(Path(world.config).read_text())
+    home = world.home / world.namespace
+    with serving(home, world.url, config) as served, served.client() as client:
+        found = {
+            name: client.get(f"/v1/routes/cold/envelopes/{name}")
+            for name in ("moved", "cancelled", "absent")
+        }
+    assert [each.status_code for each in found.values()] == [200, 404, 404]
+    moved = found["moved"].json()
+    assert (moved["state"], moved["due_at_ms"]) == ("cold", START + 99)
+
+
+def test_ls_of_the_cold_is_in_order_within_its_window_and_limit(world: World, log: ColdLog) -> None:
+    batch(log, "B", "c", "d", hour=1)
+    batch(log, "C", "a", "b")
+    assert listed(world) == ["a", "b", "c", "d"]
+    assert listed(world, "--limit", "2") == ["a", "b"]
+    window = ["--due-after", str(START + 1), "--due-before", str(START + HOUR_MS)]
+    assert listed(world, *window) == ["b", "c"]
+
+
+def test_ls_of_the_cold_goes_on_behind_a_row_that_was_rescheduled(
+    world: World, log: ColdLog
+) -> None:
+    batch(log, "B", *"abcdefgh")
+    moved = {"c": 3 * HOUR_MS, "d": 7, "g": -HOUR_MS, "h": 7}
+    reschedule(world, {name: START + later for name, later in moved.items()})
+    pages = [listed(world, "--limit", "3")]
+    while pages[-1][1:]:
+        known = world.producer().get("cold", pages[-1][-1])
+        assert known is not None
+        pages.append(listed(world, "--limit", "3", "--due-after", str(known.due_at_ms)))
+    assert pages == [[*"gab"], [*"bef"], [*"fdh"], [*"dhc"], ["c"]]
+
+
+def test_ls_of_the_cold_finds_a_rescheduled_row_by_its_new_due_instant_alone(
+    world: World, log: ColdLog
+) -> None:
+    batch(log, "B", *"abc", hour=1)
+    batch(log, "C", "d", hour=30)
+    reschedule(world, {"b": START + 30 * HOUR_MS, "d": START, "absent": START})
+    begin = ["--due-after", str(START), "--due-before", str(START + 2 * HOUR_MS)]
+    assert listed(world, *begin) == ["d", "a", "c"]
+    assert listed(world, "--due-after", str(START + 30 * HOUR_MS)) == ["b"]
+    assert listed(world, "--due-before", str(START)) == ["d"]
+
+
+def test_ls_of_the_cold_looks_up_no_rescheduled_row_before_its_turn(
+    world: World, log: ColdLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [f"i{number:02}" for number in range(40)]
+    batch(log, "B", *ids)
+    reschedule(world, {name: START + HOUR_MS + n for n, name in enumerate(ids[10:])})
+    reads: list[str] = []
+
+    def noting(tier: ColdTier, route: str, name: str, window: DueWindow) -> Iterator[ColdRow]:
+        reads.append(name)
+        return read_cold_rows(tier, route, name, window)
+
+    monkeypatch.setattr(cold_rows, "_reader", lambda: noting)
+    config = load_config(world.config)
+    walk = cold_rows.ColdRows(config, world.connection, config.routes["cold"]).walk()
+    assert [known.id for known in islice(walk, 13)] == ids[:13]
+    assert reads == ["", *ids[10:13]]
+
+
+def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:
+    taken, waits = batch(log, "B", "taken"), batch(log, "C", "pulled", "waits")
+    batch(log, "D", "still in the store", finished=False)
+    pulled = [{"id": "pulled", "batch": "C", "generation": 5}]
+    _write(f"{log.root}/pulled=E/part-0.parquet", pa.Table.from_pylist(pulled))
+    used = {"taken": (taken,), "pulled": ("pulled=E/part-0.parquet",)}
+    log.commit(Commit(kind=HYDRATED, batch="E", at_ms=3, **used))
+    assert listed(world) == ["waits"]
+    assert log.state().due_before(START) == []
+    assert log.state().due_before(START + 1) == [waits]
+
+
+def test_ls_of_a_tier_that_is_empty_or_absent_is_empty(world: World) -> None:
+    assert listed(world) == []
+    assert world.command("ls", "plain", "--state", "cold", "--output", "json").out == ""
+
+
+def test_get_where_files_cannot_be_read_says_which_setting(world: World, log: ColdLog) -> None:
+    batch(log, "B", "a")
+    next(Path(log.root).rglob("*.parquet")).write_bytes(b"no parquet")
+    done = world.command("get", "cold", "a")
+    assert done.code == 2
+    assert "routes.cold.cold_tier.path: cannot be read" in done.err
