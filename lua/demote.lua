@@ -3,10 +3,11 @@
 --
 -- Transition  pending -> (the cold tier), if unchanged since it was copied; else the copy is void, and so
 --          are later ones of its id in the batch: a reader finds an envelope twice that moves ahead of it.
---          An envelope whose copies a tombstone binds stays too, with a new generation for the next batch
+--          An envelope that is due before a hydrate's end stays: that hydrate may not have seen the batch.
+--          One whose copies a tombstone binds stays too, with a new generation for the next batch
 -- ARGV[4]  the batch of copies; its stored progress prevents processing a row twice
 -- ARGV[5]  index in the batch of the first row of this call, from 0
--- ARGV[6]  lifetime of the batch's progress, ms; void copies are then looked at again
+-- ARGV[6]  when the batch's progress and its void copies are looked at again, ms
 -- ARGV[7]  number of rows, then for each: id, generation
 -- Returns  {now, rows of the batch done, removed, void}; the byte limit may leave the last
 --          rows of a call to the next call
@@ -17,8 +18,8 @@ if keep == 0 then return redis.error_reply('COLD expected a route with a cold ti
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 rows a call') end
 
 local done, removed, void = 0, 0, 0
-local before = recall('d' .. batch)
-if before then done, removed, void = struct.unpack('>I6I6I6', before) end
+local before = redis.call('HGET', MEMORY, 'd' .. batch)  -- whatever its age
+if before then done, removed, void = struct.unpack('>I6I6I6', before, 7) end
 if first > done then return redis.error_reply('ORDER row ' .. done .. ' of ' .. batch .. ' is next') end
 if first + count <= done then return {NOW, done, removed, void} end
 
@@ -32,11 +33,14 @@ local records = fetch(ids, MAX_BYTES)
 local flights = hmget(FLIGHT, ids)
 local scores = redis.call('ZMSCORE', PENDING, unpack(ids))
 
+-- Everything due before this is to be in the store.
+local kept_until = math.max(tonumber(cold[1] or 0), tonumber(cold[8] or 0))
+
 -- A copy has no attempts, so an envelope that was ever claimed stays.
-local function is_what_was_copied(i)
+local function may_leave(i)
   local record = records[i]
   return is_known(record) and number_at(record, 26, 31) == generations[i] and not flights[i]
-    and scores[i]
+    and scores[i] and tonumber(scores[i]) >= kept_until
 end
 
 -- Return which of the ids have a void copy in the batch already.
@@ -77,7 +81,7 @@ read_tombstones(ids)
 local is_void = ids_of_void_copies()
 local leaving, hashes, items = {}, {}, {}
 for i, id in ipairs(ids) do
-  local is_same = is_what_was_copied(i) and not is_void[id]
+  local is_same = may_leave(i) and not is_void[id]
   if is_same and not is_bound(i) then
     leaving[#leaving + 1], hashes[#hashes + 1] = id, string.sub(records[i], 32, 39)
     items[#items + 1], items[#items + 2] = id, string.sub(records[i], 2, 7)
@@ -89,7 +93,7 @@ for i, id in ipairs(ids) do
 end
 
 done, removed, void = done + #ids, removed + #leaving, void + #ids - #leaving
-memorize('d' .. batch, struct.pack('>I6I6I6', done, removed, void), keep)
+memorize('d' .. batch, struct.pack('>I6I6I6I6', done, removed, void, next_generation(0)), keep)
 mark_cold(ids, lowest)
 journal('demoted', items)
 forget_earlier_lives(leaving, hashes)

@@ -1,7 +1,9 @@
 #!lua
 -- keep.lua: take in what an intake refused and its dead-letter target rejected, as dead envelopes.
 --
--- Transition  (unknown) -> dead; a shunt sends it to the route's dead-letter target
+-- Transition  (unknown) -> dead; a shunt sends it to the route's dead-letter target. Cold copies are not
+--          asked for: the ids end in a hash of the message (bridge/duebridge/intake/kept.py), so that no
+--          accepted message has them, and what is replayed never goes cold
 -- ARGV[4]  score in dead: '' means now; +inf if the route has no dead-letter target
 -- ARGV[5]  number of envelopes, then for each: id, hash, blob, reason
 --          (bridge/duebridge/ports/publisher.py), error text

@@ -5,8 +5,9 @@
 -- ARGV[5]  the token of the caller's lease of the cold tier
 -- ARGV[6]  number of ids, then the ids
 -- Returns  {now, void ids}: the row of an id that lives here ends before it counts, since the store
---          judges what comes beside it. The row of one that ended since the row had its generation does
---          not count either; but a later row of that id may be cold by now, and does not end
+--          judges what comes beside it. The row of one that ended since the row had its generation, or
+--          is remembered, does not count either; but a later row of that id may be cold by now, and does
+--          not end
 -- @include prelude master life renewed batch record memory filter cold
 
 local count = tonumber(ARGV[6])
@@ -22,7 +23,8 @@ local lowest, generation, void = tonumber(ARGV[4]), next_generation(0), {}
 read_tombstones(ids)
 for _, id in ipairs(ids) do
   local tombstone, lives = tombstone_of(id), redis.call('HEXISTS', ENVELOPES, id) == 1
-  if lives or tombstone and tombstone.ended >= lowest then void[#void + 1] = id end
+  local has_ended = tombstone and tombstone.ended >= lowest
+  if lives or has_ended or recall('r' .. id) then void[#void + 1] = id end
   if lives then leave_tombstone(id, generation, 0, generation, generation, 0) end
 end
 mark_cold(ids, lowest)

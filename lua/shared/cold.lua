@@ -3,7 +3,7 @@
 -- meta has `hydrated_until` from before the first row goes cold; `cold_words` and `cold_marked`, the size
 -- of the filter and how many ids changed it; `cold_floor`, the lowest generation in the files; `next_*`,
 -- the same of the filter that a rebuild fills; `cold_side`, which of two keys is the filter in use;
--- `cold_lease`, who may bring rows back.
+-- `cold_lease`, who may bring rows back; `hydrating_until`, up to where the last hydrate that began does.
 local cold = read_cold()
 local IS_B = cold[7] == 'b'
 local COLD, COLD_NEXT = KEYS[IS_B and 15 or 14], KEYS[IS_B and 14 or 15]

@@ -4,7 +4,8 @@
 -- duebridge 0.2.0 left it); on a route with a cold tier `t` tombstones
 -- (generation, new due or zeros, the generations up to which rows are cancelled or zeros, and have
 -- ended: none where an earlier duebridge left it), `d` progress of a demoted batch (rows done, removed,
--- void), `x` void copies of a batch (generation, none where an earlier duebridge left it).
+-- void, and the shard's generation), `x` void copies of a batch (generation); an earlier duebridge left
+-- no generation in these two.
 -- A value begins with its expiry (6 bytes). Each write drops a few expired ones, and forget.lua the
 -- rest, so that a shard stays tidy without a worker, and with one that is idle.
 local read_cold, drop_over, memorize
@@ -15,7 +16,7 @@ do
   -- What meta has of the cold tier (shared/cold.lua), in this order; read once.
   function read_cold()
     cold = cold or redis.call('HMGET', META, 'hydrated_until', 'cold_words', 'next_words', 'cold_floor',
-      'next_floor', 'cold_lease', 'cold_side')
+      'next_floor', 'cold_lease', 'cold_side', 'hydrating_until')
     return cold
   end
 
@@ -25,15 +26,19 @@ do
     return found[1] and tonumber(found[4] or 0) or math.huge
   end
 
-  -- Whether a mark on cold rows may still be needed: no time ends it, since its row may be read late.
+  -- Where a note on cold rows has the generation up to which it may concern them, by the note's kind.
+  local generation_at = {t = 7, x = 7, d = 25}
+
+  -- Whether a note on cold rows may still be needed: no time ends it, since a row may be read late, and
+  -- a batch may be demoted late.
   local function is_needed(name, value, floor)
-    local kind = string.byte(name)
-    if kind ~= 116 and kind ~= 120 or not value then return false end  -- t, x
-    local generation = #value >= 12 and number_at(value, 7, 12) or math.huge
+    local at = generation_at[string.sub(name, 1, 1)]
+    if not at or not value then return false end
+    local generation = #value >= at + 5 and number_at(value, at, at + 5) or math.huge
     return generation >= floor and floor ~= math.huge
   end
 
-  -- Drop what is over; a mark that may still be needed stays for another day. Return how many went.
+  -- Drop what is over; a note that may still be needed stays for another day. Return how many went.
   function drop_over(names)
     if #names == 0 then return 0 end
     local values, floor, over = redis.call('HMGET', MEMORY, unpack(names)), lowest_cold(), {}

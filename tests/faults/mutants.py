@@ -254,6 +254,18 @@ MUTANTS |= {
         "[valkey-copied first-filter]",
         ScriptEdit("is_same and not is_bound(i)", "is_same"),
     ),
+    "demoted_behind_the_back_of_a_hydrate": Mutant(
+        "an envelope goes cold though a hydrate counts it as in the store",
+        "tests/store/cold/test_cold_tier.py"
+        "::test_demote_leaves_what_is_due_before_a_hydrate_brings_back[valkey-hydrating_until]",
+        ScriptEdit("and tonumber(scores[i]) >= kept_until", ""),
+    ),
+    "progress_of_a_batch_forgotten": Mutant(
+        "a demote that goes on late begins again, and what has left the store is void",
+        "tests/store/cold/test_cold_tier.py"
+        "::test_demote_goes_on_where_it_was_whatever_became_of_max_delay[valkey-raised]",
+        ScriptEdit("t = 7, x = 7, d = 25", "t = 7, x = 7", "memory.lua"),
+    ),
     "cold_copy_of_an_earlier_life": Mutant(
         "a hydrate brings back the copy of an id that was scheduled again since",
         f"{COPIES}schedule_in_a_batch_ends_the_copies_of_the_cold_ids_and_no_others[valkey]",

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
+from duebridge.config.models import HOUR_MS
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold import batches, compaction
 from duebridge_connectors.spark.cold.compaction import compact
@@ -217,6 +218,46 @@ def test_schedule_whose_id_goes_cold_meanwhile_keeps_exactly_what_came_last(
     assert cold.hydrate().accepted == 1
     assert bodies(cold) == dict.fromkeys("xy", b"loaded")
     assert (cold.hydrate().left, cold.ids()) == (0, [])
+
+
+def test_schedule_again_of_what_is_cancelled_meanwhile_brings_nothing_back(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.demoted("other")
+    given = [("x", "x", LATER_MS, None, None)]
+    assert scheduled(cold, given, cold=False).accepted == 1
+
+    def before_a_cancel(*given: Any) -> Any:
+        written = write_batch(*given)
+        assert cold.world.producer().cancel("cold", "x") == "cancelled"
+        return written
+
+    write_batch = schedule.write_batch
+    monkeypatch.setattr(schedule, "write_batch", before_a_cancel)
+    done = scheduled(cold, given)
+    assert (done.cold, done.cancelled) == (0, 1)
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"other"})
+
+
+def test_schedule_stores_what_is_due_before_the_end_of_a_hydrate_that_ran_meanwhile(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one may come too late."""
+
+    def before_a_hydrate(*given: Any) -> Any:
+        written = write_batch(*given)
+        cold.reach(hours=1)
+        cold.hydrate()
+        return written
+
+    write_batch = schedule.write_batch
+    monkeypatch.setattr(schedule, "write_batch", before_a_hydrate)
+    rows = [(name, "x", LATER_MS + n * HOUR_MS, None, None) for n, name in enumerate("xy")]
+    done = scheduled(cold, rows)
+    assert (done.cold, done.accepted, cold.warm()) == (1, 1, {"x"})
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"x", "y"})
 
 
 def test_schedule_again_of_a_row_that_was_refused_is_refused_whatever_was_merged(

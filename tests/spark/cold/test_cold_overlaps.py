@@ -193,12 +193,13 @@ def test_hydrate_that_commits_after_a_merge_of_its_files_keeps_their_marks(
     cold.schedule("changed", "b")
     cold.demote_until("before removal")
     assert cold.world.producer().cancel("cold", "changed") == "cancelled"
+    assert cold.demote().void == 1
     commit = ColdLog.commit
 
     def commit_after_a_merge(log: ColdLog, entry: Commit, *check: Any) -> bool:
         if entry.kind == HYDRATED:
             monkeypatch.setattr(ColdLog, "commit", commit)
-            tier = compaction._Tier(log, entry.at_ms, *open_filesystem(log.root))
+            tier = compaction._Tier(log, entry.at_ms, lambda: None, *open_filesystem(log.root))
             assert compaction._merge_files(tier, log.state().files)
         return commit(log, entry, *check)
 
@@ -207,3 +208,38 @@ def test_hydrate_that_commits_after_a_merge_of_its_files_keeps_their_marks(
     assert (cold.hydrate().accepted, cold.warm()) == (1, {"b"})
     assert {name[0] for name in cold.marks()} == {"x"}, "the merged file has the void copy"
     assert (cold.hydrate().duplicate, cold.warm(), cold.marks()) == (1, {"b"}, set())
+
+
+def test_demote_whose_batch_comes_behind_the_back_of_a_hydrate_leaves_what_that_counts_as_back(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hydrate has read the log; the next one may come too late."""
+    cold.schedule("a", "b")
+    tier, real = cold.tier, hydrate.read_marks
+    copied = copy_far_rows(cold.spark, tier, cold.world.config)
+
+    def read_after_a_demote(*given: Any) -> Any:
+        monkeypatch.setattr(hydrate, "read_marks", real)
+        assert copied is not None
+        tier.log.commit(copied)
+        assert [(each.removed, each.void) for each in finish_batches(cold.spark, tier)] == [(1, 1)]
+        return real(*given)
+
+    monkeypatch.setattr(hydrate, "read_marks", read_after_a_demote)
+    cold.reach(hours=1)
+    assert (cold.hydrate().accepted, cold.warm()) == (0, {"a"})
+    cold.reach(hours=2)
+    assert (cold.hydrate().accepted, cold.warm(), cold.marks()) == (1, {"a", "b"}, set())
+
+
+def test_demote_after_a_shorter_horizon_copies_nothing_until_a_hydrate_has_noted_it(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.schedule("a", "b")
+    with monkeypatch.context() as longer:
+        longer.setattr(cold, "_patch", longer)
+        cold.reach()
+        cold.hydrate()
+    assert (cold.demote().batches, cold.warm()) == (0, {"a", "b"})
+    cold.hydrate()
+    assert (cold.demote().removed, cold.warm()) == (2, set())

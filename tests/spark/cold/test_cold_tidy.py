@@ -14,6 +14,7 @@ import pytest
 
 from duebridge.config.models import HOUR_MS
 from duebridge.envelope import Envelope
+from duebridge.errors import JobFailed
 from duebridge.store.wire.record import pack
 from duebridge_connectors.spark.cold import compaction, sweep
 from duebridge_connectors.spark.cold.commit_log import (
@@ -104,7 +105,8 @@ def test_files_of_a_killed_job_go_a_day_later_and_no_others(log: ColdLog) -> Non
     assert sweep.sweep(log, NOW + LEFT_MS - 1) == SweepSummary()
     age(log, "batch=K/", to_ms=NOW + 1)
     swept = sweep.sweep(log, NOW + LEFT_MS)
-    assert there(log) == {kept, kept + SUFFIX, left, left + SUFFIX, entry_name(1), "mine.txt"}
+    entries = {entry_name(1), entry_name(2)}
+    assert there(log) == {kept, kept + SUFFIX, left, left + SUFFIX, *entries, "mine.txt"}
     assert swept == SweepSummary(left=3, entries=1)
     assert sweep.sweep(log, NOW + LEFT_MS + 1) == SweepSummary(left=2)
     assert before - there(log) == {
@@ -199,6 +201,41 @@ def test_merge_beyond_memory_takes_a_part(log: ColdLog, monkeypatch: pytest.Monk
     done = compact(log, NOW)
     assert 2 <= done.files < FEW + 4
     assert ids(log) == before
+
+
+@pytest.mark.parametrize("stops", ["before its check", "after its check"])
+@pytest.mark.parametrize("kind", ["files", "lists"])
+def test_merge_that_stood_still_until_its_files_were_swept_does_not_count(
+    log: ColdLog, monkeypatch: pytest.MonkeyPatch, kind: str, stops: str
+) -> None:
+    """Another job has had the lease since; what a later commit names must be there."""
+    for number in range(FEW + 1):
+        add(log, f"B{number:02}", number, 100)
+        pull(log, f"P{number:02}", 100)
+    monkeypatch.setattr(compaction, "_groups" if kind == "lists" else "_merge_lists", _nothing)
+    before, is_lost = ids(log), []
+
+    def sweep_meanwhile() -> None:
+        if not is_lost:
+            is_lost.append(True)
+            age(log, "batch=merged", "pulled=merged", to_ms=NOW)
+            assert sweep.sweep(log, NOW + LEFT_MS).left
+
+    def check() -> None:
+        if stops == "before its check":
+            sweep_meanwhile()
+        if is_lost:
+            raise JobFailed("the lease of the cold tier ran out")
+        sweep_meanwhile()
+
+    with pytest.raises(JobFailed, match="the lease"):
+        compact(log, NOW, check=check)
+    assert ids(log) == before
+    assert there(log) >= {*log.state().pulled}
+
+
+def _nothing(*_: Any) -> Any:
+    return []
 
 
 @pytest.mark.parametrize("first", ["hydrate", "merge"])

@@ -1,5 +1,6 @@
 """Demote and hydrate: far envelopes leave for files and come back, each once, despite any kill."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import ConfigError, JobFailed
 from duebridge.store.server.connection import open_connection
-from duebridge_connectors.spark.cold.commit_log import ColdLog, Commit
+from duebridge_connectors.spark.cold.commit_log import DEMOTED, SIFTED, ColdLog, Commit
+from duebridge_connectors.spark.cold.sweep import LEFT_MS, sweep
+from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs import demote, hydrate
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import batch_rows
 from tests.spark.cold.cold_route import ColdRoute, Killed, die
 from tests.spark.world import LATER_MS, World, setting
+from tests.support.desk import YEAR_MS
 from tests.support.proxy import proxied
 from tests.support.servers import AT_ONCE, back_up, redis_server, restored
 
@@ -135,10 +139,51 @@ def test_demote_whose_files_the_driver_does_not_see_moves_nothing(
     assert (cold.warm(), cold.tier.log.commits()) == ({"a", "b"}, [])
 
 
-def test_batch_that_the_store_has_forgotten_is_left_to_a_person(cold: ColdRoute) -> None:
-    cold.tier.log.commit(Commit(kind="demoted", batch="B", at_ms=1, rows=1))
-    with pytest.raises(JobFailed, match="expected to be finished within max_delay"):
+def test_demote_killed_before_the_end_is_finished_however_late(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.schedule("a", "b", "c")
+    cold.demote_until("before the end")
+    for number in (0, 1):
+        key = cold.world.store("cold", number).shard.key("forget")
+        for name in cold.world.connection.client.zrange(key, 0, -1):
+            cold.world.connection.client.zadd(key, {name: 1})
+        cold.world.store("cold", number).forget()
+    now_ms = Tier.now_ms
+    monkeypatch.setattr(Tier, "now_ms", lambda tier: now_ms(tier) + 2 * YEAR_MS)
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.warm()) == (3, {"a", "b", "c"})
+
+
+@pytest.mark.parametrize("stands_still", ["half a day", "a day"])
+def test_demote_that_stood_still_at_its_commit_fails_before_its_files_may_be_swept(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch, stands_still: str
+) -> None:
+    """An entry that named files that are gone would be in the way of every job."""
+    cold.schedule("a", "b")
+    append, root = ColdLog._append, Path(str(cold.tier.log.root))
+
+    def append_late(log: ColdLog, end: Any, commit: Commit) -> bool:
+        if commit.kind == DEMOTED:
+            monkeypatch.setattr(ColdLog, "_append", append)
+            let_age(root, LEFT_MS if stands_still == "a day" else LEFT_MS // 2)
+            sweep(log, cold.tier.now_ms())
+            log.commit(Commit(kind=SIFTED, batch="", at_ms=1))  # as another job does
+        return append(log, end, commit)
+
+    monkeypatch.setattr(ColdLog, "_append", append_late)
+    with pytest.raises(JobFailed, match="stood still"):
         cold.demote()
+    assert (cold.warm(), cold.tier.log.state().unfinished) == ({"a", "b"}, [])
+    assert cold.demote().removed == 2
+
+
+def let_age(root: Path, by_ms: int) -> None:
+    """Let all files be older."""
+    for path in root.rglob("*"):
+        if path.is_file():
+            at_ns = path.stat().st_mtime_ns - by_ms * 10**6
+            os.utime(path, ns=(at_ns, at_ns))
 
 
 MONTH_MS = 30 * 24 * HOUR_MS
@@ -225,9 +270,20 @@ def test_hydrate_brings_what_was_moved_forward_once_and_leaves_its_file(cold: Co
 def test_hydrate_finishes_a_demote_that_was_killed_first(cold: ColdRoute) -> None:
     cold.schedule("a", "b")
     cold.demote_until("before removal")
+    assert (cold.hydrate().accepted, cold.warm()) == (0, set())
     cold.reach()
     assert (cold.hydrate().accepted, cold.warm()) == (2, {"a", "b"})
     assert cold.demote().batches == 0
+
+
+def test_hydrate_leaves_what_a_killed_demote_would_remove_and_is_due_soon(cold: ColdRoute) -> None:
+    cold.schedule("soon")
+    cold.world.schedule("cold", "later", at=LATER_MS + 9 * HOUR_MS)
+    cold.demote_until("before removal")
+    cold.reach(hours=1)
+    assert (cold.hydrate().accepted, cold.warm()) == (0, {"soon"})
+    cold.reach()
+    assert (cold.hydrate().accepted, cold.warm()) == (1, {"soon", "later"})
 
 
 @pytest.mark.long

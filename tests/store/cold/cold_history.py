@@ -2,7 +2,8 @@
 
 A log in memory stands for the files. Jobs call the store in the order of the real ones, one call a
 step. No answer is predicted. Held against the store is what people may see: nothing is handed out
-after a cancel, nothing twice, nothing of before an id began anew, and what was accepted comes.
+after a cancel, nothing twice, nothing of before an id began anew, and what was accepted comes; what
+is due before a hydrate's end is in the store.
 """
 
 from collections.abc import Generator, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.wire.record import pack_row
+from tests.store.cold.cold_files import ColdRow, Files
 from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, acks, envelope
 
 HORIZON_MS = 7 * DAY_MS
@@ -25,16 +27,6 @@ Key: TypeAlias = tuple[str, bytes]  # id and body
 
 class Died(Exception):
     """A job ends with an error."""
-
-
-class ColdRow(NamedTuple):
-    """A row of the files."""
-
-    batch: str
-    id: str
-    generation: int
-    due_at_ms: int
-    body: bytes
 
 
 class Event(NamedTuple):
@@ -54,23 +46,6 @@ class Fate:
     is_excused: bool = False
     handed_out: int = 0
     acked: int = 0
-
-
-@dataclass
-class Files:
-    """The log: batches as they were committed, and the rows that returned."""
-
-    batches: dict[str, list[ColdRow]] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
-    taken: set[ColdRow] = field(default_factory=set)
-
-    def unfinished(self) -> list[str]:
-        return [batch for batch in self.batches if batch not in self.removed]
-
-    def rows(self, *, known: bool = False) -> list[ColdRow]:
-        """The rows that are cold; `known`: and those that a demote has still to remove."""
-        names = self.batches if known else [b for b in self.batches if b in self.removed]
-        return [row for name in names for row in self.batches[name] if row not in self.taken]
 
 
 @dataclass
@@ -230,7 +205,8 @@ class ColdHistory:
         for batch in self.files.unfinished():
             rows = sorted(self.files.batches[batch], key=lambda row: (row.id, row.generation))
             for number, row in enumerate(rows):
-                self.desk.store.demote(batch, number, [(row.id, row.generation)])
+                done = self.desk.store.demote(batch, number, [(row.id, row.generation)])
+                self.files.note_removed(row, done.removed)
                 yield
             self.files.removed.add(batch)
             yield
@@ -253,6 +229,7 @@ class ColdHistory:
         yield
         copies = [each for each in self.files.rows(known=True) if each.id == row.id]
         yield
+        is_void |= row.due_at_ms < self.notes.kept_until()
         if is_void or any(each.generation > row.generation for each in copies):
             is_void = True
             del self.fates[row.id, row.body]
@@ -273,6 +250,7 @@ class ColdHistory:
         return ColdRow(f"L{number}", name, self.notes.new_generation(), due_at_ms, body)
 
     def commit_loaded(self, row: ColdRow, fate: Fate, copies: Sequence[ColdRow]) -> None:
+        self.files.note_cold(row)
         self.files.taken |= {*copies}
         self.files.batches[row.batch] = [row]
         self.files.removed.add(row.batch)
@@ -282,12 +260,16 @@ class ColdHistory:
             self.current[row.id] = row.body
 
     def hydrate(self, takes_all: bool) -> Job:
+        """It may bring back more than it notes."""
         token = self.occupy()
+        yield
+        noted_ms = self.desk.clock() + HORIZON_MS
+        until_ms = noted_ms + takes_all * YEAR_MS
+        self.notes.note_hydrating(noted_ms, token)
         yield
         began = self.notes.new_generation()
         yield
         yield from self.remove_rest()
-        until_ms = self.desk.clock() + (YEAR_MS if takes_all else HORIZON_MS)
         found = self.files.rows()
         yield  # what is read next may have been left, and used up, since
         marks = list(self.notes.marks())
@@ -304,10 +286,14 @@ class ColdHistory:
         void = {(mark.batch, mark.id) for mark in marks if mark.batch}
         gone = [row for row in found if row.due_at_ms < until_ms or row in coming]
         self.files.taken |= {*gone} - left
+        self.files.refused |= left
         yield
         self.drop_used(marks, began, gone, void, token)
         yield
         yield from self.sift(token)
+        self.notes.note_hydrated(noted_ms, token)
+        self.files.note_hydrated(noted_ms)
+        yield
         self.desk.store.vacate(token)
 
     def is_to_come(self, row: ColdRow, marks: Sequence[Mark], until_ms: int) -> bool:

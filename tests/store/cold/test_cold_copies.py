@@ -324,3 +324,22 @@ def test_mark_of_an_id_that_is_not_here_leaves_its_later_row_alone(
     assert desk.store.demote("B", 0, [("x", row.generation)]).removed == 1
     assert desk.store.mark(["x"], generation, "") == ["x"]
     assert hydrate(desk, row) == "accepted"
+
+
+@FILTERED
+@pytest.mark.parametrize("how", ["delivered", "cancelled"])
+def test_mark_of_an_id_that_is_remembered_leaves_its_row_to_the_store(
+    desk: Desk, is_filtered: bool, how: str
+) -> None:
+    """It was cancelled, or delivered, after a job had read its row: that row would come back."""
+    prepare(desk, is_filtered)
+    desk.schedule(envelope("x", at=desk.clock() + 1000, remember="1h"))
+    generation = generation_of(desk)
+    if how == "delivered":
+        desk.clock.advance(1000)
+        desk.store.ack(remembering(desk.claim_all()))
+    else:
+        assert desk.store.cancel("x") == "cancelled"
+    assert desk.store.mark(["x", "y"], generation, "") == ["x"]
+    desk.clock.advance(3_600_000)
+    assert desk.store.mark(["x"], generation_of(desk), "") == []

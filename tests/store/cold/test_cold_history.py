@@ -27,6 +27,13 @@ DEMOTE, HYDRATE = [Event("begin", 0), Event("step", 0, WHOLE)], Event("begin", 1
 COLD = [PUT, *DEMOTE]
 CANCEL, MOVED = Event("cancel", 0), Event("move", 0, 0)
 LEASE_OVER = Event("pass_time", 1)
+WAITING = [
+    PUT,
+    Event("begin", 0),
+    Event("step", 0, 0),  # it has read x
+    Event("pass_time", 3),
+    *[Event("pass_time", 2)] * 4,
+]
 FILTER = [HYDRATE, Event("step", 0, WHOLE)]
 BEGINS = {
     "nothing": [],
@@ -103,6 +110,19 @@ BEGINS = {
         CANCEL,
         LEASE_OVER,
         HYDRATE,
+        Event("step", 0, WHOLE),
+    ],
+    "a batch that waits behind a hydrate until its row is due soon": [
+        *WAITING,
+        HYDRATE,
+        Event("step", 1, WHOLE),
+        Event("step", 0, WHOLE),
+    ],
+    "a batch that comes behind the back of a hydrate when its row is due soon": [
+        *WAITING,
+        HYDRATE,
+        Event("step", 1, 3),  # it has read the files
+        Event("step", 0, WHOLE),
         Event("step", 0, WHOLE),
     ],
     "a late hydrate of a cancelled row": [*COLD, CANCEL, *[Event("pass_time", 3)] * 20, HYDRATE],

@@ -1,6 +1,7 @@
 """What the cold tier has leaves the store once; marks it left are kept until they are used."""
 
 from random import randbytes
+from typing import Literal
 
 import pytest
 
@@ -160,12 +161,77 @@ def test_void_copy_is_known_until_no_file_can_have_it(desk: Desk) -> None:
     notes(desk).note_first(1)
     answer(desk, "B", [("gone", 7)])
     desk.clock.advance(YEAR_MS)
-    assert desk.store.forget()[1] == 1, "the progress of the batch"
+    assert desk.store.forget()[1] == 0
     assert void(desk) == {"B/gone"}
     sift(desk, floor=8)
     desk.clock.advance(DAY_MS)
-    assert desk.store.forget()[1] == 1
+    assert desk.store.forget()[1] == 2, "and the progress of its batch"
     assert void(desk) == set()
+
+
+@pytest.mark.parametrize("days", [(10, 365), (365, 1)], ids=["raised", "lowered"])
+def test_demote_goes_on_where_it_was_whatever_became_of_max_delay(
+    desk: Desk, days: tuple[int, int]
+) -> None:
+    notes(desk).note_first(1)
+    desk.pending("a", "b")
+    rows = copies(desk, "a", "b")
+    first, second = (desk.again(cold_tier_ms=each * DAY_MS) for each in days)
+    assert first.demote("B", 0, rows[:1])[1:] == (1, 1, 0)
+    for _ in range(2):
+        desk.clock.advance(11 * DAY_MS)
+        assert second.demote("B", 0, [])[1:] == (1, 1, 0), "not looked at yet"
+        desk.store.forget()
+    assert second.demote("B", 0, rows)[1:] == (2, 2, 0)
+    assert void(desk) == set()
+
+
+def test_demote_goes_on_with_the_progress_that_an_earlier_version_left(desk: Desk) -> None:
+    notes(desk).note_first(1)
+    desk.pending("a", "b")
+    rows = copies(desk, "a", "b")
+    answer(desk, "B", rows[:1])
+    left = desk.client.hget(desk.key("memory"), "dB")[:24]
+    desk.client.hset(desk.key("memory"), "dB", left)
+    desk.clock.advance(2 * YEAR_MS)
+    desk.store.forget()
+    assert answer(desk, "B", rows) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("note", ["hydrated_until", "hydrating_until"])
+def test_demote_leaves_what_is_due_before_a_hydrate_brings_back(
+    desk: Desk, note: Literal["hydrated_until", "hydrating_until"]
+) -> None:
+    """The batch waited, read or not, behind the hydrate: the next one may come too late."""
+    notes(desk).note_first(1)
+    desk.pending(envelope("soon", at=NOW_MS + 9), envelope("later", at=NOW_MS + 10))
+    rows = copies(desk, "soon", "later")
+    desk.store.note(note, NOW_MS + 10)
+    assert answer(desk, "B", rows) == (2, 1, 1)
+    assert (desk.state_of("soon"), desk.state_of("later")) == ("pending", None)
+    assert void(desk) == {"B/soon"}
+
+
+def test_demote_leaves_what_a_hydrate_may_note_however_another_moves_its_end(desk: Desk) -> None:
+    """A horizon that was made shorter counts once a hydrate has noted it."""
+    desk.pending(envelope("a", at=NOW_MS + 9))
+    notes(desk).note_hydrated(NOW_MS + 10)
+    notes(desk).note_hydrating(NOW_MS + 5)
+    assert notes(desk).kept_until() == NOW_MS + 10
+    assert answer(desk, "B", copies(desk, "a")) == (1, 0, 1)
+    notes(desk).note_hydrated(NOW_MS + 5)
+    assert notes(desk).kept_until() == NOW_MS + 5
+    assert answer(desk, "C", copies(desk, "a")) == (1, 1, 0)
+
+
+def test_note_of_a_hydrate_that_lost_its_lease_is_refused(desk: Desk) -> None:
+    assert desk.store.occupy("A", 1000, "hydrate on one").did
+    notes(desk).note_hydrating(NOW_MS + 5, "A")
+    desk.clock.advance(1000)
+    assert desk.store.occupy("B", 1000, "hydrate on two").did
+    for note in (notes(desk).note_hydrating, notes(desk).note_hydrated):
+        with desk.unchanged(), pytest.raises(StoreError, match="hydrate on two has it since"):
+            note(NOW_MS + 3, "A")
 
 
 def sift(desk: Desk, *cold: str, floor: int) -> None:

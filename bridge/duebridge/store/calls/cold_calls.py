@@ -27,7 +27,8 @@ class ColdCalls(ShardCalls):
         """Remove rows, pairs of id and generation, that a batch of the cold tier has copied.
 
         `first` is the index in the batch of the first row; rows come in the batch's order, and none
-        is done twice. The copy of an envelope that changed since is void from this moment on.
+        is done twice. The copy of an envelope that changed since, or that is due before a hydrate's
+        end, is void from this moment on.
         """
         flat = (part for row in rows for part in row)
         arguments = (batch, first, self._cold_tier_ms, len(rows), *flat)
@@ -61,8 +62,9 @@ class ColdCalls(ShardCalls):
     def mark(self, ids: Sequence[str], lowest: int | None, lease: str) -> list[str]:
         """Mark ids whose rows are about to be cold, with their lowest generation.
 
-        Return those that live here: their rows are void, and the store is to judge them. Without a
-        generation only the filter that is being rebuilt gets the ids.
+        Return those that live here, have just ended or are remembered: their rows are void, and the
+        store is to judge them. Without a generation only the filter that is being rebuilt gets the
+        ids.
         """
         floor = "" if lowest is None else lowest
         reply = self._run("mark", floor, lease, len(ids), *ids, ids=ids)

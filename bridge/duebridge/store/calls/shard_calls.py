@@ -43,7 +43,7 @@ class ShardCalls:
         """Work on `shard`; `now_ms` replaces the server's clock, for tests only.
 
         `life` is shared by the shards of a route; without it the first write looks it up.
-        `cold_tier_ms` is how long a tombstone lives, 0 on a route without a cold tier.
+        `cold_tier_ms` is when a note on cold rows is looked at again, 0 on a route without them.
         `settle_for_s` is `repeat_for_s` if not given.
         """
         self.shard = shard

@@ -76,13 +76,23 @@ class ColdNotes:
         with translated_errors():
             return bool(self._client.hexists(self._memory, f"x{batch}/{id}"))
 
-    def note_hydrated(self, until_ms: int) -> None:
+    def note_hydrating(self, until_ms: int, lease: str = "") -> None:
+        """Note that a hydrate begins: from now on no envelope due before an instant goes cold."""
+        self.store.note("hydrating_until", until_ms, lease=lease)
+
+    def note_hydrated(self, until_ms: int, lease: str = "") -> None:
         """Note that every envelope due before an instant is in the store; each poll reports it."""
-        self.store.note("hydrated_until", until_ms)
+        self.store.note("hydrated_until", until_ms, lease=lease)
 
     def note_first(self, until_ms: int) -> None:
         """Note it before the first row goes cold; later calls change nothing."""
         self.store.note("hydrated_until", until_ms, "first")
+
+    def kept_until(self) -> int:
+        """Return the instant before which no envelope goes cold."""
+        with translated_errors():
+            found = self._client.hmget(self._meta, ("hydrated_until", "hydrating_until"))
+        return max(int(value or 0) for value in found)
 
     def note_kept(self, marks: int) -> None:
         """Note how many marks a rebuild of the filter kept."""

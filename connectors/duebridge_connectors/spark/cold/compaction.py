@@ -5,11 +5,12 @@ lists of pulled rows, without those that are past ─▶ one list, sorted by id 
 lists of void rows ─▶ one of their own
 
 Rows keep their batch, so what the store notes about copies stays true. Jobs merge while they have
-the tier's lease. Should a hydrate that lost its own commit after a merge of files it took, it is as
+the tier's lease, as they sweep: a merge that lost it does not count, since its files may have been
+swept. Should a hydrate that lost its own commit after a merge of files it took, it is as
 one killed before its commit: it runs again, and its rows are duplicates.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -52,13 +53,26 @@ class _Tier(NamedTuple):
 
     log: ColdLog
     now_ms: int
+    check: Callable[[], None]
     files: Any
     root: str
 
+    def commit(self, **change: Any) -> bool:
+        commit = Commit(kind=COMPACTED, at_ms=self.now_ms, **change)
+        return self.log.commit(commit, self.check)
 
-def compact(log: ColdLog, now_ms: int, most: int | None = None) -> CompactionSummary:
-    """Merge small files, up to `most` times. Raises `OSError` and `JobFailed`."""
-    tier, state = _Tier(log, now_ms, *open_filesystem(log.root)), log.state()
+
+def compact(
+    log: ColdLog,
+    now_ms: int,
+    most: int | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> CompactionSummary:
+    """Merge small files, up to `most` times. Raises `OSError` and `JobFailed`.
+
+    `check` raises once the lease of the tier is lost.
+    """
+    tier, state = _Tier(log, now_ms, check, *open_filesystem(log.root)), log.state()
     merged = [_merge_files(tier, names) for names in _groups(tier, state)[:most]]
     return CompactionSummary(files=sum(merged), lists=_merge_lists(tier, state))
 
@@ -98,15 +112,8 @@ def _merge_files(tier: _Tier, names: Sequence[str]) -> int:
     rows = pa.concat_tables(parts).sort_by([(DUE, "ascending"), (ID, "ascending")])
     batch = f"merged-{uuid4().hex[:8]}"
     files = (_written(tier, new_file(batch, rows), rows),) if rows.num_rows else ()
-    change = Commit(
-        kind=COMPACTED,
-        batch=batch,
-        at_ms=tier.now_ms,
-        rows=rows.num_rows,
-        files=files,
-        taken=tuple(taken),
-    )
-    return len(taken) if tier.log.commit(change) else 0
+    counts = tier.commit(batch=batch, rows=rows.num_rows, files=files, taken=tuple(taken))
+    return len(taken) if counts else 0
 
 
 def _rows(tier: _Tier, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -125,10 +132,8 @@ def _merge_lists(tier: _Tier, state: TierState) -> int:
     others = [file for file in state.pulled if file not in void]
     kinds = {"part-0.parquet": others, VOID_LIST: void}
     found = {name: _unexpired(tier, files, first_ms) for name, files in kinds.items()}
-    change = Commit(
-        kind=COMPACTED,
+    counts = tier.commit(
         batch=batch,
-        at_ms=tier.now_ms,
         rows=sum(rows.num_rows for rows in found.values()),
         pulled=tuple(
             _written(tier, f"pulled={batch}/{name}", rows)
@@ -137,7 +142,7 @@ def _merge_lists(tier: _Tier, state: TierState) -> int:
         ),
         merged=tuple(state.pulled),
     )
-    return len(state.pulled) if tier.log.commit(change) else 0
+    return len(state.pulled) if counts else 0
 
 
 def _unexpired(tier: _Tier, lists: Sequence[str], first_ms: int) -> pa.Table:

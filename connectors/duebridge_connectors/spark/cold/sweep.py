@@ -1,7 +1,8 @@
 """Deletes what no reader of a cold tier needs any more; harmless at any time, killed anywhere.
 
 files that were taken or merged  SPENT_MS later: a reader, or a backup of the log, may need them
-files that no commit names       once nothing was written to their folder for LEFT_MS
+files that no commit names       once nothing was written to their folder for LEFT_MS, and an entry
+                                 of the log says so: a job that names them later fails
 entries of the log               SPENT_MS after a newer one that has the whole state
 """
 
@@ -15,6 +16,7 @@ import msgspec
 from pyarrow.fs import FileSelector, FileType
 
 from duebridge.config.file_locations import FILE, HDFS
+from duebridge.errors import JobFailed
 from duebridge_connectors.spark.cold.commit_log import (
     STATE_EVERY,
     SWEPT,
@@ -44,7 +46,7 @@ class SweepSummary(msgspec.Struct, frozen=True, kw_only=True):
 def sweep(log: ColdLog, now_ms: int, most: int | None = None) -> SweepSummary:
     """Delete files; up to `most` of each kind, None for all. Raises `OSError` and `JobFailed`."""
     spent = _sweep_spent(log, now_ms, most)
-    left = _delete(log, islice(_left(log, now_ms), most))
+    left = _sweep_left(log, now_ms, most)
     entries = _delete(log, islice(_old_entries(log, now_ms), most))
     return SweepSummary(spent=spent, left=left, entries=entries)
 
@@ -58,6 +60,27 @@ def _sweep_spent(log: ColdLog, now_ms: int, most: int | None) -> int:
     found = _delete(log, [*spent, *(file + SUFFIX for file in spent)])
     log.commit(Commit(kind=SWEPT, batch=uuid4().hex[:8], at_ms=now_ms, swept=tuple(spent)))
     return found
+
+
+def _sweep_left(log: ColdLog, now_ms: int, most: int | None) -> int:
+    """Delete files that no commit names.
+
+    Whoever stood still since it wrote them, and would name them now, finds the number of its entry
+    taken, and is checked again.
+    """
+    if not (left := [*islice(_left(log, now_ms), most)]):
+        return 0
+    log.commit(Commit(kind=SWEPT, batch=uuid4().hex[:8], at_ms=now_ms))
+    named = _named(log.state())
+    return _delete(log, (file for file in left if file not in named))
+
+
+def check_recent(log: ColdLog, batch: Commit, now_ms: int) -> None:
+    """Raise `JobFailed` if the files of a batch, not committed yet, may soon be swept, or were."""
+    found = dict(_files(log, f"batch={batch.batch}"))
+    if not {*batch.files} <= {*found} or max(found.values()) <= now_ms - LEFT_MS // 2:
+        text = f"batch {batch.batch} of {log.root}: expected files of the last hours"
+        raise JobFailed(f"{text}: this job stood still; nothing is moved: run it again")
 
 
 def _left(log: ColdLog, now_ms: int) -> Iterator[str]:
@@ -78,10 +101,11 @@ def _named(state: TierState) -> set[str]:
     return {*rows, *(file + SUFFIX for file in rows), *state.pulled}
 
 
-def _files(log: ColdLog) -> list[tuple[str, int]]:
-    """Return all files below the root, sorted, with when they were written."""
+def _files(log: ColdLog, folder: str = "") -> list[tuple[str, int]]:
+    """Return all files below a folder of the root, sorted, with when they were written."""
     files, root = open_filesystem(log.root)
-    found = files.get_file_info(FileSelector(root, recursive=True, allow_not_found=True))
+    below = f"{root}/{folder}".removesuffix("/")
+    found = files.get_file_info(FileSelector(below, recursive=True, allow_not_found=True))
     return sorted(
         (info.path[len(root) + 1 :], info.mtime_ns // 1_000_000)
         for info in found

@@ -66,6 +66,11 @@ class Tier(msgspec.Struct, frozen=True):
         """Return the end of the horizon: envelopes due before it belong in the store."""
         return boundary_ms(self.now_ms(), self.settings.horizon)
 
+    def kept_until(self) -> int:
+        """Return the end of what a hydrate counts as in the store: nothing before it goes cold."""
+        with self.notes() as shards:
+            return max(shard.kept_until() for shard in shards)
+
 
 def open_tier(config: str, route: str) -> Tier:
     """Open the cold tier of a route; raises `ConfigError` if it has none, and `StoreError`."""

@@ -7,7 +7,7 @@ Parquet of a new batch ─▶ rebuild the filter of the cold ids if it has no ro
   │
   ▼
 commit: the copies are complete
-  │  demote.lua: unchanged envelopes leave; the copy of a changed one is void
+  │  demote.lua: unchanged envelopes leave; the copy of one that changed, or is due soon, is void
   ▼
 commit: the copies count ─▶ merge and delete a few files
 """
@@ -23,6 +23,7 @@ from duebridge.store.cold.lease import ColdLease
 from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
 from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
+from duebridge_connectors.spark.cold.sweep import check_recent
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
 from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
 from duebridge_connectors.spark.source.dataframes import read_source
@@ -30,7 +31,7 @@ from duebridge_connectors.spark.transforms.cold_copies import as_cold
 
 
 class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The counts of a demote. `void`: changed while it was copied, so its copy does not count.
+    """The counts of a demote. `void`: changed or came due soon meanwhile; the copy does not count.
 
     `batches` includes those of earlier runs that were killed.
     """
@@ -41,8 +42,8 @@ class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
     batches: int
 
     def __str__(self) -> str:
-        changed = f", {self.void:,} changed meanwhile and stayed" if self.void else ""
-        return f"route {self.route}: {self.removed:,} envelopes are cold now{changed}"
+        stayed = f", {self.void:,} changed or came due soon, and stayed" if self.void else ""
+        return f"route {self.route}: {self.removed:,} envelopes are cold now{stayed}"
 
 
 def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary:
@@ -58,11 +59,11 @@ def run_demote(spark: SparkSession, *, config: str, route: str) -> DemoteSummary
         if lease:
             sift_if_worn(spark, tier, lease, coming=copied.rows if copied else 0)
     if copied:
-        tier.log.commit(copied)
+        tier.log.commit(copied, lambda: check_recent(tier.log, copied, tier.now_ms()))
         finished += finish_batches(spark, tier)
     with _leased(tier) as lease:
         if lease:
-            tidy_a_little(tier.log, tier.now_ms())
+            tidy_a_little(tier, lease)
     return DemoteSummary(
         route=route,
         removed=sum(commit.removed for commit in finished),
@@ -83,8 +84,11 @@ def _leased(tier: Tier) -> Iterator[ColdLease | None]:
 
 
 def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None:
-    """Write the envelopes due beyond the horizon, and return the commit; None if there are none."""
-    beyond_ms = tier.boundary_ms()
+    """Write the envelopes due beyond the horizon, and return the commit; None if there are none.
+
+    After a horizon that was longer, what is due within that stays until a hydrate has noted this.
+    """
+    beyond_ms = max(tier.boundary_ms(), tier.kept_until())
     with tier.notes() as shards:
         for shard in shards:  # before the first row becomes cold
             shard.note_first(beyond_ms)

@@ -1,6 +1,6 @@
 """The job `hydrate`: returns cold rows to the store before they are due.
 
-lease of the tier: one hydrate at a time
+lease of the tier: one hydrate at a time ─▶ from here on nothing due in the horizon goes cold
                                       ▼
 files of the hours up to the horizon ─┐
 rows of later hours, moved forward ───┤   without void copies and rows already returned
@@ -84,10 +84,14 @@ def run_hydrate(
     """
     tier = open_tier(config, route)
     with tier.leased("hydrate") as lease:
+        until_ms = tier.boundary_ms()
+        with tier.notes() as shards:
+            for shard in shards:  # before the log is read: a batch that comes later has no such row
+                shard.note_hydrating(until_ms, lease.token)
         began = new_generations(tier)
         finish_batches(spark, tier)
-        returning = _HydrateRows(spark, tier, tier.boundary_ms(), began, lease)
-        done = HydrateSummary(route=route, until_ms=returning.until_ms)
+        returning = _HydrateRows(spark, tier, until_ms, began, lease)
+        done = HydrateSummary(route=route, until_ms=until_ms)
         if returning.files or returning.early is not None:
             done = returning.bring_back(done, {"config": config, **write_options})
             returning.drop_used_marks()
@@ -95,8 +99,8 @@ def run_hydrate(
         lease.check()
         with tier.notes() as shards:
             for shard in shards:
-                shard.note_hydrated(returning.until_ms)
-        tidy_a_little(tier.log, tier.now_ms())
+                shard.note_hydrated(until_ms, lease.token)
+        tidy_a_little(tier, lease)
     return done
 
 
@@ -113,7 +117,6 @@ class _HydrateRows:
     ) -> None:
         """Select the rows due before an instant, or rescheduled to it."""
         self._spark, self._tier, self._lease = spark, tier, lease
-        self.until_ms = until_ms
         self._state, self._marks = tier.log.state(), read_marks(tier, began)
         self.marks_left = len(self._marks.found)
         self.files = self._state.due_before(until_ms)

@@ -5,10 +5,10 @@ It needs no Spark session. Demote and hydrate do a small part of it at their end
 
 import msgspec
 
-from duebridge_connectors.spark.cold.commit_log import ColdLog
+from duebridge.store.cold.lease import ColdLease
 from duebridge_connectors.spark.cold.compaction import compact
 from duebridge_connectors.spark.cold.sweep import sweep
-from duebridge_connectors.spark.cold.tier import open_tier
+from duebridge_connectors.spark.cold.tier import Tier, open_tier
 
 MERGES, DELETED = 1, 1000  # at the end of another job, at most
 
@@ -40,9 +40,9 @@ def run_tidy_cold(*, config: str, route: str) -> ColdTidySummary:
     `ConfigError`, `StoreError`, `OSError`, and `JobFailed` that names the job that has the tier.
     """
     tier = open_tier(config, route)
-    with tier.leased("tidy-cold"):
+    with tier.leased("tidy-cold") as lease:
         now_ms = tier.now_ms()
-        merged = compact(tier.log, now_ms)
+        merged = compact(tier.log, now_ms, check=lease.check)
         swept = sweep(tier.log, now_ms)
     return ColdTidySummary(
         route=route,
@@ -54,7 +54,8 @@ def run_tidy_cold(*, config: str, route: str) -> ColdTidySummary:
     )
 
 
-def tidy_a_little(log: ColdLog, now_ms: int) -> None:
+def tidy_a_little(tier: Tier, lease: ColdLease) -> None:
     """Merge and delete a part, which is small whatever was left."""
-    compact(log, now_ms, MERGES)
-    sweep(log, now_ms, DELETED)
+    now_ms = tier.now_ms()
+    compact(tier.log, now_ms, MERGES, lease.check)
+    sweep(tier.log, now_ms, DELETED)

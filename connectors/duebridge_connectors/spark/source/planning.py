@@ -85,7 +85,7 @@ class StoreAddress(msgspec.Struct, frozen=True):
     def delay_store(
         self, connection: Connection, shard: Shard, cold_tier_ms: int = 0
     ) -> DelayStore:
-        """Open a shard; `cold_tier_ms` is how long a demote is remembered."""
+        """Open a shard; `cold_tier_ms` is when notes on cold rows are looked at again."""
         return DelayStore(
             connection,
             shard,
