@@ -4,7 +4,7 @@ VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --quiet --custom-compile-command "make lock"
-PARALLEL ?= -n 3 --dist loadfile
+PARALLEL ?= -n 4 --dist loadfile
 PINNED := --no-annotate --constraint requirements.lock
 
 .PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-release test-k8s tools
