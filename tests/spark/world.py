@@ -131,6 +131,15 @@ class World:
         names = [f"{sequence}-0" for sequence in sequences]
         assert client.xdel(f"{self.store(route).shard.tag}:journal", *names) == len(sequences)
 
+    def fail_over(self, route: str, *lost: int) -> None:
+        """Let a shard lose its newest journal entries, by number, and be on another server."""
+        client: Any = self.connection.client
+        meta = self.store(route).shard.key("meta")
+        if lost:
+            self.cut(route, *lost)
+            client.hset(meta, "journal_sequence", min(lost) - 1)
+        client.hset(meta, "master", "0" * 40)
+
     def due(self, route: str, name: str) -> int | None:
         known = self.producer().get(route, name)
         return known and known.due_at_ms

@@ -8,7 +8,7 @@ Spark has no figures of a Python sink, so the counts come from the files of opti
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 from pyspark.sql.streaming.listener import (
@@ -23,8 +23,6 @@ from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.source.journal_offset import ShardOffset
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.options import given_path
-
-Offsets: TypeAlias = Mapping[str, Any]
 
 
 class BatchFigures(msgspec.Struct, frozen=True, kw_only=True):

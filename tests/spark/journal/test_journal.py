@@ -169,7 +169,7 @@ def test_journal_to_an_end_that_a_failover_lost_ends_with_what_is_kept(world: Wo
     world.accept("plain", *"abcde")
     reader, everything = journal_by_hand(world, route="plain"), ReadAllAvailable()
     reader.prepareForTriggerAvailableNow()
-    fail_over(world, 4, 5)
+    world.fail_over("plain", 4, 5)
     world.accept("plain", "f")
     end, rows = read_on(reader, reader.initialOffset(), everything)
     assert [name for _, name, _ in rows] == [*"abc"]
@@ -199,16 +199,6 @@ def test_journal_limit_is_shared_out_between_shards(world: World) -> None:
     assert reader.latestOffset(first, limit) == {"open/0": [1, 2, ANY], "plain/0": [1, 8, ANY]}
 
 
-def fail_over(world: World, *lost: int) -> None:
-    """Let the shard lose its newest entries, by number, and be on another server."""
-    client: Any = world.connection.client
-    shard = world.store("plain").shard
-    if lost:
-        world.cut("plain", *lost)
-        client.hset(shard.key("meta"), "journal_sequence", min(lost) - 1)
-    client.hset(shard.key("meta"), "master", "0" * 40)
-
-
 def read_on(
     reader: JournalStreamReader, start: Offset, limit: ReadLimit
 ) -> tuple[Offset, list[tuple[str, Any, int]]]:
@@ -226,9 +216,9 @@ def test_journal_over_a_failover_that_lost_nothing_has_no_gap(
     world: World, most: int | None
 ) -> None:
     world.accept("plain", *"ab")
-    fail_over(world)
+    world.fail_over("plain")
     world.accept("plain", *"cd")
-    fail_over(world)
+    world.fail_over("plain")
     world.accept("plain", "e")
     given = {} if most is None else {"max_entries_per_trigger": str(most)}
     reader = journal_by_hand(world, route="plain", **given)
@@ -247,7 +237,7 @@ def test_journal_that_lost_what_was_read_waits_for_the_renewal_and_has_a_gap(wor
     reader, everything = journal_by_hand(world, route="plain"), ReadAllAvailable()
     start, _ = read_on(reader, reader.initialOffset(), everything)
     behind: Offset = {"plain/0": [1, 1]}
-    fail_over(world, 2, 3)
+    world.fail_over("plain", 2, 3)
     assert read_on(reader, start, everything) == (start, [])
     world.accept("plain", "d")
     end, rows = read_on(reader, start, everything)
@@ -258,7 +248,7 @@ def test_journal_that_lost_what_was_read_waits_for_the_renewal_and_has_a_gap(wor
 
 def test_journal_cut_over_a_failover_counts_no_skipped_number(world: World) -> None:
     world.accept("plain", *"abc")
-    fail_over(world)
+    world.fail_over("plain")
     world.accept("plain", *"de")
     client: Any = world.connection.client
     entries = client.xrange(world.store("plain").shard.key("journal"))

@@ -71,16 +71,21 @@ class Plot:
 
     def __init__(self) -> None:
         self._facts: list[tuple[str, str, Fact]] = []
+        self._before: dict[str, int] = {}
 
     def tell(self, name: str, *facts: Fact, route: str = "r") -> None:
         self._facts += [(route, name, fact) for fact in facts]
+
+    def begin(self, route: str, number: int) -> None:
+        """Give the first entry of a route's journal a number; without it that is 1."""
+        self._before[route] = number - 1
 
     def _of(self, kind: type) -> Iterable[tuple[str, str, Any]]:
         return (each for each in self._facts if isinstance(each[2], kind))
 
     def _journal(self) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
-        last: dict[str, int] = {}
+        last = dict(self._before)
         for route, name, of in sorted(self._of(Told), key=_order):
             number = last.get(route, 0) + 1
             last[route] = number + max(of.lost - 1, 0)

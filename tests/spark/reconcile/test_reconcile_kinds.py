@@ -278,6 +278,13 @@ def gap(plot: Plot) -> None:
     plot.tell("moved within", Told("accepted", T + 10, DUE), moved, route="gap")
 
 
+def begun_late(plot: Plot) -> None:
+    """A table that began behind a renewal, which skips numbers."""
+    plot.begin("late", 2**44)
+    plot.tell("first", Told("accepted", DUE, DUE + 9), Came(DUE + 9, DUE, DUE + 9), route="late")
+    plot.tell("before", Came(DUE, T, T + 7), route="late")
+
+
 def slow(plot: Plot) -> None:
     """A broker whose clock is 2 s behind; one was delivered at the second attempt."""
     for number, due in enumerate(range(DUE, DUE + 20)):
@@ -296,18 +303,21 @@ def slow_alike(plot: Plot) -> None:
 
 def test_reconcile_of_what_something_missing_explains_is_undetermined(spark: SparkSession) -> None:
     plot = Plot()
-    for plant in (cut, gap, slow, slow_alike):
+    for plant in (cut, gap, begun_late, slow, slow_alike):
         plant(plot)
     found = reconcile_evidence(plot.evidence(spark), period())
     assert (found.verdict, found.examples) == ("undetermined", {})
     counts = {each.route: each.undetermined for each in found.routes}
-    assert counts == {"cut": 2, "gap": 3, "slow": 19, "alike": 20}
-    assert found.doubtful["unexpected"] == ["cut/before", "cut/nobody knows when", "gap/within"]
+    assert counts == {"cut": 2, "gap": 3, "late": 1, "slow": 19, "alike": 20}
+    assert found.doubtful["unexpected"] == [
+        *("cut/before", "cut/nobody knows when", "gap/within", "late/before")
+    ]
     assert found.doubtful["lost"] == ["gap/lost before"]
     assert found.doubtful["misdated"] == ["gap/moved within"]
     told = " ".join(found.missing)
     for word in ("50 entries of the journal of cut/0 before", "3 entries", "--since", "2.0 s"):
         assert word in told
+    assert "; entries of the journal of late/0 before" in f"; {'; '.join(found.missing)}"
     assert "--clock-skew 3s" in told
 
 

@@ -118,9 +118,14 @@ def read_store_journals(address: StoreAddress, routes: Sequence[Route]) -> Store
             for shard in address.shards(name, known[name].shards)
         ]
         there = [
-            StoreJournal(each.shard.route, each.shard.number, entries, each.began_ms())
+            StoreJournal(
+                each.shard.route,
+                each.shard.number,
+                end.numbering.count(0, end.last),
+                each.began_ms(),
+            )
             for each in journals
-            if (entries := each.last())
+            if (end := each.end()).last
         ]
         purges = PurgeLog(connection, address.namespace).after()
         gone = [PurgedRoute(each.route, each.at_ms) for each in purges if each.route in names]

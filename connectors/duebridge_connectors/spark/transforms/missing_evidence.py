@@ -17,6 +17,7 @@ from duebridge_connectors.spark.transforms.verdict import KINDS
 
 MOST_SKEW_MS = 60_000  # what is earlier than that is no clock's fault
 MOST_SPANS = 1_000
+RENEWAL_SKIPS = 2**20  # numbers of a journal, or more: lua/renew.lua
 _FEWEST = 3  # messages that show a clock's skew; one may be what is wrong
 _SHARD = ("route", "shard")
 _HIDDEN_LATER = ("lost", "early", "after_cancel", "misdated")  # an unread entry may explain them
@@ -25,8 +26,8 @@ _HIDDEN_LATER = ("lost", "early", "after_cancel", "misdated")  # an unread entry
 class BlindSpan(NamedTuple):
     """A gap in the journal of a shard: between two instants, in ms.
 
-    None: from the beginning, or to the end. A purge removes whole journals of a route: it has no
-    `shard`, and how many entries were lost is not known.
+    None: from the beginning, or to the end. Without `lost_entries` it is not known how many they
+    are. A purge removes whole journals of a route: it has no `shard`.
     """
 
     route: str
@@ -113,7 +114,8 @@ def blind_spans(journal: DataFrame, *, with_heads: bool = False) -> list[BlindSp
 def _heads(journal: DataFrame) -> DataFrame:
     """Return a gap for each shard whose first row, be it a gap, is not of its first entry."""
     first = journal.groupBy(*_SHARD).agg(F.min("sequence").alias("first"))
-    lost = (F.col("first") - 1).alias("lost_entries")
+    before = F.col("first") - 1
+    lost = F.when(before < RENEWAL_SKIPS, before).otherwise(0).alias("lost_entries")
     return first.where("first > 1").select(*_SHARD, lost, F.lit(1).cast("long").alias("first"))
 
 

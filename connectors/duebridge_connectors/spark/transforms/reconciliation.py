@@ -124,8 +124,9 @@ def _gaps(doubts: MissingEvidence, since_ms: int, until_ms: int) -> list[str]:
 def _lost(span: BlindSpan) -> str:
     if span.shard is None:
         return f"the journal of {span.route}, which a purge removed,"
+    count = f"{span.lost_entries:,} " if span.lost_entries else ""
     noun = "entry" if span.lost_entries == 1 else "entries"
-    return f"{span.lost_entries:,} {noun} of the journal of {span.route}/{span.shard}"
+    return f"{count}{noun} of the journal of {span.route}/{span.shard}"
 
 
 def _when(after_ms: int | None, before_ms: int | None) -> str:
