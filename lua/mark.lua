@@ -19,12 +19,14 @@ if ARGV[4] == '' then
   return {NOW, {}}
 end
 
-local lowest, generation, void = tonumber(ARGV[4]), next_generation(0), {}
+local lowest, generation, void, names = tonumber(ARGV[4]), next_generation(0), {}, {}
+for i, id in ipairs(ids) do names[i] = 'r' .. id end
+local remembered = hmget(MEMORY, names)
 read_tombstones(ids)
-for _, id in ipairs(ids) do
+for i, id in ipairs(ids) do
   local tombstone, lives = tombstone_of(id), redis.call('HEXISTS', ENVELOPES, id) == 1
   local has_ended = tombstone and tombstone.ended >= lowest
-  if lives or has_ended or recall('r' .. id) then void[#void + 1] = id end
+  if lives or has_ended or unexpired(remembered[i]) then void[#void + 1] = id end
   if lives then leave_tombstone(id, generation, 0, generation, generation, 0) end
 end
 mark_cold(ids, lowest)

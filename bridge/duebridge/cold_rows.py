@@ -3,7 +3,7 @@
 The core does not read the files itself: the entry point `duebridge.cold` names a reader per format.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from importlib.metadata import entry_points
 from itertools import chain
@@ -21,6 +21,7 @@ from duebridge.store.server.connection import Connection
 
 COLD: Final = "cold"
 FORM = "parquet"
+LOOKED_UP = 250  # rescheduled ids at a time: each time, files are read
 _NONE = Mark("", "", "", 0, 0, 0)
 
 
@@ -39,9 +40,11 @@ class ColdReader(Protocol):
     """The function that the entry point names."""
 
     def __call__(
-        self, tier: ColdTier, route: str, envelope_id: str, window: DueWindow
+        self, tier: ColdTier, route: str, ids: Sequence[str], window: DueWindow
     ) -> Iterator[ColdRow]:
-        """Yield the current rows of one id, or of all (''), due within `window`, earliest first.
+        """Yield the current rows of some ids, or of all (none given), due within `window`.
+
+        The earliest comes first.
 
         Raises `ConfigError` if the files cannot be read.
         """
@@ -61,7 +64,7 @@ class ColdRows:
 
     def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
         """Return the cold envelope of an id, None if there is none."""
-        for row in self._rows(id=id):
+        for row in self._rows(ids=[id]):
             if (moved_to := self._moved_to(row)) is not None:
                 return _known(self._route.name, row, moved_to or row.due_at_ms)
         return None
@@ -72,17 +75,30 @@ class ColdRows:
         One that is rescheduled meanwhile may come twice or not at all. The ids of those that were
         rescheduled into the window are in memory; their rows are looked up when their turn comes.
         """
-        in_files = ((row.due_at_ms, 0, (row,)) for row in self._rows(window))
-        moved = ((due, due, self._rows(id=id_)) for due, id_ in self._moved_into(window))
-        for due_at_ms, moved_to, rows in merge(in_files, moved, key=itemgetter(0)):
-            for row in rows:
-                if self._moved_to(row) == moved_to:
-                    yield _known(self._route.name, row, due_at_ms)
+        if self._route.cold_tier is None:
+            return
+        in_files = ((row.due_at_ms, 0, row) for row in self._rows(window))
+        for due_at_ms, moved_to, row in merge(in_files, self._moved(window), key=itemgetter(0)):
+            if row is not None and self._moved_to(row) == moved_to:
+                yield _known(self._route.name, row, due_at_ms)
 
-    def _rows(self, window: DueWindow = ANY_TIME, id: str = "") -> Iterator[ColdRow]:  # noqa: A002
+    def _rows(self, window: DueWindow = ANY_TIME, ids: Sequence[str] = ()) -> Iterator[ColdRow]:
         """Yield rows as they are in the files."""
         if self._route.cold_tier is not None:
-            yield from _reader()(self._route.cold_tier, self._route.name, id, window)
+            yield from _reader()(self._route.cold_tier, self._route.name, ids, window)
+
+    def _moved(self, window: DueWindow) -> Iterator[tuple[int, int, ColdRow | None]]:
+        """Yield the rows that were rescheduled into a window, by their new due instants.
+
+        None comes before those that are looked up together, so that this waits for their turn.
+        """
+        moved = self._moved_into(window)
+        for begin in range(0, len(moved), LOOKED_UP):
+            due = {id_: due_at_ms for due_at_ms, id_ in moved[begin : begin + LOOKED_UP]}
+            yield moved[begin][0], 0, None
+            rows = self._rows(ids=[*due])
+            for row in sorted(rows, key=lambda row: due[row.id]):
+                yield due[row.id], due[row.id], row
 
     def _moved_into(self, window: DueWindow) -> list[tuple[int, str]]:
         """Return the new due instants that tombstones have within a window, with their ids."""

@@ -34,8 +34,15 @@ do
   local function is_needed(name, value, floor)
     local at = generation_at[string.sub(name, 1, 1)]
     if not at or not value then return false end
-    local generation = #value >= at + 5 and number_at(value, at, at + 5) or math.huge
+    if #value < at + 5 then return floor ~= math.huge end
+    local generation = number_at(value, at, at + 5)
     return generation >= floor and floor ~= math.huge
+  end
+
+  -- Return a note with a generation: that of an earlier duebridge gets the shard's own.
+  local function numbered(name, value)
+    local is_short = #value == generation_at[string.sub(name, 1, 1)] - 1
+    return is_short and value .. six(redis.call('HGET', META, 'generation') or 0) or value
   end
 
   -- Drop what is over; a note that may still be needed stays for another day. Return how many went.
@@ -44,7 +51,7 @@ do
     local values, floor, over = redis.call('HMGET', MEMORY, unpack(names)), lowest_cold(), {}
     for i, name in ipairs(names) do
       if is_needed(name, values[i], floor) then
-        redis.call('HSET', MEMORY, name, six(NOW + mark_ms) .. string.sub(values[i], 7))
+        redis.call('HSET', MEMORY, name, six(NOW + mark_ms) .. string.sub(numbered(name, values[i]), 7))
         redis.call('ZADD', FORGET, NOW + mark_ms, name)
       else
         over[#over + 1] = name

@@ -20,6 +20,11 @@ def test_field_of_the_longest_ids_of_a_look_fits_into_a_form() -> None:
     assert len(seen.field) < 0.75 * MOST_BYTES
 
 
+def test_field_has_an_id_that_is_no_text() -> None:
+    seen = Seen({"\udcff": b"mark"})
+    assert Seen.read(seen.field) == seen
+
+
 @pytest.mark.parametrize(
     "text", ["", "x", "é", base64.b64encode(b"no field").decode(), Seen({"a": b"m"}).field[:-4]]
 )

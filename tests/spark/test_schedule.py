@@ -260,6 +260,17 @@ def test_schedule_stores_what_is_due_before_the_end_of_a_hydrate_that_ran_meanwh
     assert (cold.hydrate().accepted, cold.warm()) == (1, {"x", "y"})
 
 
+def test_schedule_after_a_longer_horizon_writes_no_file_of_what_is_due_within_it(
+    cold: ColdRoute,
+) -> None:
+    with cold.tier.notes() as shards:
+        for shard in shards:
+            shard.note_hydrated(LATER_MS + HOUR_MS)
+    done = scheduled(cold, [("x", "x", LATER_MS, None, None)])
+    assert (done.cold, done.accepted, cold.warm()) == (0, 1, {"x"})
+    assert cold.tier.log.written("") == []
+
+
 def test_schedule_again_of_a_row_that_was_refused_is_refused_whatever_was_merged(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:

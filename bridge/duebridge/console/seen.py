@@ -16,6 +16,7 @@ from duebridge.errors import EnvelopeError
 from duebridge.store.wire.replies import Entry
 
 MARK_BYTES = 8
+_STRAY = "surrogateescape"  # bytes of an id that is no text
 
 
 class Seen(NamedTuple):
@@ -33,14 +34,16 @@ class Seen(NamedTuple):
         """Return the marks of a form's field; raises `EnvelopeError`."""
         try:
             packed = base64.urlsafe_b64decode(text)
-            return cls(msgspec.msgpack.decode(packed, type=dict[str, bytes]))
+            marks = msgspec.msgpack.decode(packed, type=dict[bytes, bytes])
+            return cls({each.decode(errors=_STRAY): mark for each, mark in marks.items()})
         except (binascii.Error, ValueError, msgspec.DecodeError):
             raise EnvelopeError("seen: expected the field of a dry run; got another") from None
 
     @property
     def field(self) -> str:
         """The marks as a form carries them."""
-        return base64.urlsafe_b64encode(msgspec.msgpack.encode(self.marks)).decode()
+        marks = {each.encode(errors=_STRAY): mark for each, mark in self.marks.items()}
+        return base64.urlsafe_b64encode(msgspec.msgpack.encode(marks)).decode()
 
     def has(self, entry: Entry) -> bool:
         """Whether an envelope is dead as it was."""
@@ -50,4 +53,4 @@ class Seen(NamedTuple):
 def _mark(entry: Entry) -> bytes:
     generation = entry.record.generation if entry.record else 0
     life = f"{generation} {entry.flight.last_failed_at_ms} {entry.id}"
-    return blake2b(life.encode(), digest_size=MARK_BYTES).digest()
+    return blake2b(life.encode(errors=_STRAY), digest_size=MARK_BYTES).digest()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import LocalFileSystem
 
-from duebridge_connectors.spark.cold.id_filter import SUFFIX, filter_of, have_id
+from duebridge_connectors.spark.cold.id_filter import SUFFIX, filter_of, have_any
 
 IDS = [f"order-{number}" for number in range(2000)]
 OTHERS = [f"order-{number}" for number in range(10_000, 30_000)]
@@ -19,7 +19,7 @@ def file(tmp_path: Path) -> str:
 
 
 def has(file: str, envelope_id: str) -> bool:
-    (found,) = have_id(LocalFileSystem(), [file], envelope_id)
+    (found,) = have_any(LocalFileSystem(), [file], [envelope_id])
     return found
 
 

@@ -11,9 +11,11 @@ from duebridge.errors import JobFailed
 from duebridge.store.cold.lease import ColdLease
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.replies import OccupyReply
-from duebridge_connectors.spark.cold import compaction, filter_rebuild
+from duebridge_connectors.spark.cold import batches, compaction, filter_rebuild
 from duebridge_connectors.spark.cold.batches import finish_batches
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, SCHEDULED, ColdLog, Commit
+from duebridge_connectors.spark.cold.sweep import LEFT_MS
+from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.jobs import hydrate
 from duebridge_connectors.spark.jobs.demote import copy_far_rows
@@ -184,6 +186,24 @@ def test_schedule_that_stood_still_at_its_commit_while_the_filter_was_rebuilt_fa
     rows.createOrReplaceTempView("still")
     with pytest.raises(JobFailed, match="lease"):
         run_schedule(cold.spark, ["still"], form="table", **cold.to)
+    assert cold.tier.log.state().files == []
+
+
+def test_schedule_that_stood_still_until_its_files_may_be_swept_fails(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep that lost its lease may be about to delete them."""
+    now_ms, mark = Tier.now_ms, batches.mark_batch
+
+    def mark_late(*given: Any) -> Any:
+        monkeypatch.setattr(Tier, "now_ms", lambda tier: now_ms(tier) + LEFT_MS)
+        return mark(*given)
+
+    monkeypatch.setattr(batches, "mark_batch", mark_late)
+    rows = cold.spark.createDataFrame([("x", "x", LATER_MS)], "id string, body string, due_at long")
+    rows.createOrReplaceTempView("late")
+    with pytest.raises(JobFailed, match="stood still"):
+        run_schedule(cold.spark, ["late"], form="table", **cold.to)
     assert cold.tier.log.state().files == []
 
 

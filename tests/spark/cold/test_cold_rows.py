@@ -1,7 +1,7 @@
 """The cold tier as `get` and `ls` show it: rows of the files, corrected by the store's notes."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -162,17 +162,20 @@ def test_ls_of_the_cold_looks_up_no_rescheduled_row_before_its_turn(
     ids = [f"i{number:02}" for number in range(40)]
     batch(log, "B", *ids)
     reschedule(world, {name: START + HOUR_MS + n for n, name in enumerate(ids[10:])})
-    reads: list[str] = []
+    reads: list[list[str]] = []
 
-    def noting(tier: ColdTier, route: str, name: str, window: DueWindow) -> Iterator[ColdRow]:
-        reads.append(name)
-        return read_cold_rows(tier, route, name, window)
+    def noting(
+        tier: ColdTier, route: str, names: Sequence[str], window: DueWindow
+    ) -> Iterator[ColdRow]:
+        reads.append([*names])
+        return read_cold_rows(tier, route, names, window)
 
     monkeypatch.setattr(cold_rows, "_reader", lambda: noting)
+    monkeypatch.setattr(cold_rows, "LOOKED_UP", 2)
     config = load_config(world.config)
     walk = cold_rows.ColdRows(config, world.connection, config.routes["cold"]).walk()
     assert [known.id for known in islice(walk, 13)] == ids[:13]
-    assert reads == ["", *ids[10:13]]
+    assert reads == [[], ids[10:12], ids[12:14]]
 
 
 def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:

@@ -1,6 +1,5 @@
 """Demote and hydrate: far envelopes leave for files and come back, each once, despite any kill."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -139,6 +138,19 @@ def test_demote_whose_files_the_driver_does_not_see_moves_nothing(
     assert (cold.warm(), cold.tier.log.commits()) == ({"a", "b"}, [])
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_batch_of_an_earlier_version_that_the_store_may_have_forgotten_is_left_to_a_person(
+    cold: ColdRoute, is_known: bool
+) -> None:
+    cold.tier.log.commit(Commit(kind=DEMOTED, batch="B", at_ms=1, rows=1))
+    for number in (0, 1):
+        store = cold.world.store("cold", number, cold_tier_ms=YEAR_MS)
+        if is_known:
+            store.demote("B", 0, [])
+    with pytest.raises(JobFailed, match="1 rows to be done" if is_known else "within max_delay"):
+        cold.demote()
+
+
 def test_demote_killed_before_the_end_is_finished_however_late(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,12 +173,13 @@ def test_demote_that_stood_still_at_its_commit_fails_before_its_files_may_be_swe
 ) -> None:
     """An entry that named files that are gone would be in the way of every job."""
     cold.schedule("a", "b")
-    append, root = ColdLog._append, Path(str(cold.tier.log.root))
+    append, now_ms = ColdLog._append, Tier.now_ms
+    still_ms = LEFT_MS if stands_still == "a day" else LEFT_MS // 2
 
     def append_late(log: ColdLog, end: Any, commit: Commit) -> bool:
         if commit.kind == DEMOTED:
             monkeypatch.setattr(ColdLog, "_append", append)
-            let_age(root, LEFT_MS if stands_still == "a day" else LEFT_MS // 2)
+            monkeypatch.setattr(Tier, "now_ms", lambda tier: now_ms(tier) + still_ms)
             sweep(log, cold.tier.now_ms())
             log.commit(Commit(kind=SIFTED, batch="", at_ms=1))  # as another job does
         return append(log, end, commit)
@@ -176,14 +189,6 @@ def test_demote_that_stood_still_at_its_commit_fails_before_its_files_may_be_swe
         cold.demote()
     assert (cold.warm(), cold.tier.log.state().unfinished) == ({"a", "b"}, [])
     assert cold.demote().removed == 2
-
-
-def let_age(root: Path, by_ms: int) -> None:
-    """Let all files be older."""
-    for path in root.rglob("*"):
-        if path.is_file():
-            at_ns = path.stat().st_mtime_ns - by_ms * 10**6
-            os.utime(path, ns=(at_ns, at_ns))
 
 
 MONTH_MS = 30 * 24 * HOUR_MS

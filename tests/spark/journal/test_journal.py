@@ -165,6 +165,18 @@ def test_journal_of_another_life_is_refused_however_long_it_is(
     assert reader.latestOffset({} if is_known else start, everything) == {"plain/0": [1, 5, ANY]}
 
 
+def test_journal_of_a_batch_that_was_planned_in_an_earlier_life_fails(world: World) -> None:
+    """Spark reads it again after a restart, without a question for the latest offset."""
+    world.accept("plain", *"abc")
+    reader = journal_by_hand(world, route="plain")
+    start = reader.initialOffset()
+    parts = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    Registry(world.connection, world.namespace).remove_route("plain", 1)
+    world.accept("plain", *"defg")
+    with pytest.raises(JobFailed, match="the route was purged meanwhile"):
+        [batch for part in parts for batch in reader.read(part)]
+
+
 def test_journal_to_an_end_that_a_failover_lost_ends_with_what_is_kept(world: World) -> None:
     world.accept("plain", *"abcde")
     reader, everything = journal_by_hand(world, route="plain"), ReadAllAvailable()

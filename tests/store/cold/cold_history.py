@@ -15,7 +15,7 @@ from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.wire.record import pack_row
 from tests.store.cold.cold_files import ColdRow, Files
-from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, acks, envelope
+from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, envelope, remembering
 
 HORIZON_MS = 7 * DAY_MS
 COLD_LEASE_MS = 60_000
@@ -140,7 +140,7 @@ class ColdHistory:
             return
         for each in claim.leased:
             self.fates[each.id, each.content.body or b""].acked += 1
-        self.desk.store.ack(acks(claim.token, *claim.ids))
+        self.desk.store.ack(remembering(claim))
 
     def handed_out(self, key: Key) -> None:
         fate = self.fates[key]
@@ -324,19 +324,22 @@ class ColdHistory:
         void: set[tuple[str, str]],
         token: str,
     ) -> None:
-        came, still = {row.id for row in gone}, {row.id for row in self.files.rows(known=True)}
+        rows = self.files.rows(known=True)
+        unused = {row.id for row in gone} - {row.id for row in rows}
         copies = {(row.batch, row.id) for row in gone} & void
+        copies -= {(row.batch, row.id) for row in rows}
         used = [mark.name for mark in marks if (mark.batch, mark.id) in copies]
-        used += [mark.name for mark in marks if not mark.batch and mark.id in came - still]
+        used += [mark.name for mark in marks if not mark.batch and mark.id in unused]
         self.desk.store.lift(began, used, token)
 
     def sift(self, token: str) -> Job:
         began = self.notes.new_generation()
         marks = list(self.notes.marks())
         yield
-        rows = self.files.rows(known=True)
-        yield
         self.desk.store.begin_sift(WORDS, began, token)
+        yield
+        self.renew(token)
+        rows = self.files.rows(known=True)
         yield
         self.desk.store.mark([row.id for row in rows], None, token)
         yield

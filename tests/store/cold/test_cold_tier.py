@@ -157,9 +157,14 @@ def test_demote_of_a_damaged_record_leaves_it_to_the_workers(desk: Desk, kept_by
     assert desk.score_of("a", "pending") is not None
 
 
-def test_void_copy_is_known_until_no_file_can_have_it(desk: Desk) -> None:
+@pytest.mark.parametrize("is_earlier", [False, True], ids=["this version", "an earlier one"])
+def test_void_copy_is_known_until_no_file_can_have_it(desk: Desk, is_earlier: bool) -> None:
     notes(desk).note_first(1)
     answer(desk, "B", [("gone", 7)])
+    if is_earlier:  # it left no generations
+        for name, size in (("dB", 24), ("xB/gone", 6)):
+            left = desk.client.hget(desk.key("memory"), name)[:size]
+            desk.client.hset(desk.key("memory"), name, left)
     desk.clock.advance(YEAR_MS)
     assert desk.store.forget()[1] == 0
     assert void(desk) == {"B/gone"}

@@ -117,6 +117,8 @@ async def settle(visit: Visit) -> Response:
     route = visit.operable(text_of(visit.form, "route"))
     verb = choice(visit.form, "verb", VERBS)
     seen = Seen.read(text_of(visit.form, "seen"))
+    if len(seen.marks) > MOST_LOOKED:
+        raise EnvelopeError(f"seen: expected {MOST_LOOKED} at most; got {len(seen.marks)}")
     counts = await visit.run(lambda: _settle(visit, route, verb, seen))
     begin = text_of(visit.form, "cursor")
     return visit.go("dead", route=route, cursor=begin, **_asked(visit.form), **counts)

@@ -76,6 +76,11 @@ class ColdNotes:
         with translated_errors():
             return bool(self._client.hexists(self._memory, f"x{batch}/{id}"))
 
+    def has_progress(self, batch: str) -> bool:
+        """Return whether the store knows how far a batch is demoted."""
+        with translated_errors():
+            return bool(self._client.hexists(self._memory, f"d{batch}"))
+
     def note_hydrating(self, until_ms: int, lease: str = "") -> None:
         """Note that a hydrate begins: from now on no envelope due before an instant goes cold."""
         self.store.note("hydrating_until", until_ms, lease=lease)

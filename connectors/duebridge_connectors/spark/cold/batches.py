@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from duebridge.durations import format_ms
 from duebridge.errors import JobFailed
+from duebridge.store.cold.lease import ColdLease
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.wire.replies import DemoteReply
@@ -31,6 +33,7 @@ from duebridge_connectors.spark.cold.parquet_files import (
     write_table,
 )
 from duebridge_connectors.spark.cold.slices import range_of
+from duebridge_connectors.spark.cold.sweep import check_recent
 from duebridge_connectors.spark.cold.tier import Tier, read_cold, read_marks, read_still_cold
 from duebridge_connectors.spark.cold.tier_state import VOID_LIST
 from duebridge_connectors.spark.source.planning import StoreAddress
@@ -60,7 +63,12 @@ def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
         )
     total = sum(found.values())
     return Commit(
-        kind=kind, batch=batch, at_ms=tier.now_ms(), rows=total, files=tuple(sorted(found))
+        kind=kind,
+        batch=batch,
+        at_ms=tier.now_ms(),
+        rows=total,
+        files=tuple(sorted(found)),
+        keeps_progress=True,
     )
 
 
@@ -91,8 +99,13 @@ def publish_batch(
             schedule(void)
             batch = _without(spark, tier, batch, void)
         batch = _instead(tier, batch, copies, void)
-        tier.log.commit(batch, lease.check)
+        tier.log.commit(batch, lambda: _check_commit(tier, batch, lease))
         return batch
+
+
+def _check_commit(tier: Tier, batch: Commit, lease: ColdLease) -> None:
+    lease.check()
+    check_recent(tier.log, batch, tier.now_ms())
 
 
 def _repeated(spark: SparkSession, tier: Tier, batch: Commit) -> list[str]:
@@ -160,6 +173,7 @@ def finish_batches(spark: SparkSession, tier: Tier) -> list[Commit]:
 
 
 def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
+    _check_progress(tier, batch)
     job = RemovalJob(tier.address, tier.shards, batch.batch, tier.route.max_delay)
     keys = in_removal_order(read_cold(spark, tier, batch.files, KEYS), len(tier.shards))
     counts = keys.mapInArrow(partial(remove_rows, job), "rows long, removed long, void long")
@@ -172,6 +186,17 @@ def _finish(spark: SparkSession, tier: Tier, batch: Commit) -> Commit:
     )
     tier.log.commit(finished)
     return finished
+
+
+def _check_progress(tier: Tier, batch: Commit) -> None:
+    """Raise `JobFailed` if the store may have forgotten which rows of a batch it removed."""
+    age_ms = tier.now_ms() - batch.at_ms
+    if batch.keeps_progress or age_ms < tier.route.max_delay:
+        return
+    with tier.notes() as shards:
+        if not all(shard.has_progress(batch.batch) for shard in shards):
+            text = f"expected to be finished within max_delay; it started {format_ms(age_ms)} ago"
+            raise JobFailed(f"batch {batch.batch} of {tier.log.root}: {text}")
 
 
 CALL_ROWS = 250

@@ -3,7 +3,7 @@
 files by their first hour ─▶ opened when their hour comes ─▶ merged by due ─▶ without pulled rows
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import compress, count
 from typing import Any
@@ -15,7 +15,7 @@ from duebridge.config.models import ColdTier
 from duebridge.errors import ConfigError, JobFailed
 from duebridge.store.due_window import DueWindow
 from duebridge_connectors.spark.cold.commit_log import ColdLog
-from duebridge_connectors.spark.cold.id_filter import have_id
+from duebridge_connectors.spark.cold.id_filter import have_any
 from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups
 from duebridge_connectors.spark.cold.slices import FileSlice, range_of, read_slice
 from duebridge_connectors.spark.files.location import place_of_tier
@@ -25,15 +25,15 @@ _COLUMNS = list(ColdRow._fields)
 
 
 def read_cold_rows(
-    tier: ColdTier, route: str, envelope_id: str, window: DueWindow
+    tier: ColdTier, route: str, ids: Sequence[str], window: DueWindow
 ) -> Iterator[ColdRow]:
-    """Yield the cold rows of one id, or of all (''), due within a window, earliest first.
+    """Yield the cold rows of some ids, or of all (none given), due within a window, earliest first.
 
     Raises `ConfigError` for a tier that cannot be read.
     """
     log = ColdLog(place_of_tier(tier, route), route)
     try:
-        yield from _ColdRows(log, envelope_id, window).walk()
+        yield from _ColdRows(log, ids, window).walk()
     except (OSError, pa.ArrowException, JobFailed) as error:
         raise ConfigError(f"routes.{route}.cold_tier.path: cannot be read: {error}") from error
 
@@ -41,11 +41,10 @@ def read_cold_rows(
 class _ColdRows:
     """The rows of a log's present state that a command asked for."""
 
-    def __init__(self, log: ColdLog, envelope_id: str, window: DueWindow) -> None:
+    def __init__(self, log: ColdLog, ids: Sequence[str], window: DueWindow) -> None:
         self._files, self._root = open_filesystem(log.root)
         self._state = log.state()
-        self._id = envelope_id
-        self._ids = pa.array([envelope_id], pa.string()) if envelope_id else None
+        self._ids = pa.array(ids, pa.string()) if ids else None
         self._from_ms = window.from_ms or 0
         self._until_ms = 0 if window.to_ms is None else window.to_ms + 1
 
@@ -77,10 +76,10 @@ class _ColdRows:
             begin_ms, end_ms = range_of(name)
             if end_ms > self._from_ms and not (self._until_ms and begin_ms >= self._until_ms):
                 found.append((begin_ms, read_slice(name)))
-        if not self._id:
+        if self._ids is None:
             return found
         paths = [f"{self._root}/{part.file}" for _, part in found]
-        return [*compress(found, have_id(self._files, paths, self._id))]
+        return [*compress(found, have_any(self._files, paths, self._ids.to_pylist()))]
 
     def _rows(self, part: FileSlice) -> Iterator[ColdRow]:
         """Yield the rows of a file by due; those of version 0.2 have them in any order."""

@@ -37,23 +37,27 @@ def filter_of(ids: Iterable[str]) -> bytes:
     return b"".join(body + crc32(body, blocks).to_bytes(4) for body in bodies)
 
 
-def have_id(files: Any, paths: Sequence[str], envelope_id: str) -> list[bool]:
-    """Return which of these Parquet files may have rows of an id."""
-    check = partial(_may_have, files, envelope_id)
+def have_any(files: Any, paths: Sequence[str], ids: Sequence[str]) -> list[bool]:
+    """Return which of these Parquet files may have rows of one of the ids."""
+    check = partial(_may_have, files, ids)
     if isinstance(files, LocalFileSystem):
         return [*map(check, paths)]
     with ThreadPoolExecutor(REQUESTS) as pool:  # a request each
         return [*pool.map(check, paths)]
 
 
-def _may_have(files: Any, envelope_id: str, path: str) -> bool:
+def _may_have(files: Any, ids: Sequence[str], path: str) -> bool:
     try:
         with files.open_input_file(path + SUFFIX) as stream:
             blocks = stream.size() // _BLOCK
-            number, bits = _place(envelope_id, blocks)
-            block = stream.read_at(_BLOCK, number * _BLOCK)
+            return any(_may_be_in(stream, blocks, each) for each in ids)
     except (OSError, ZeroDivisionError, pa.ArrowException):
         return True
+
+
+def _may_be_in(stream: Any, blocks: int, envelope_id: str) -> bool:
+    number, bits = _place(envelope_id, blocks)
+    block = stream.read_at(_BLOCK, number * _BLOCK)
     body = block[:_BYTES]
     is_whole = len(block) == _BLOCK and crc32(body, blocks).to_bytes(4) == block[_BYTES:]
     return not is_whole or int.from_bytes(body) & bits == bits

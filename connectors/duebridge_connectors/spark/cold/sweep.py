@@ -16,6 +16,7 @@ import msgspec
 from pyarrow.fs import FileSelector, FileType
 
 from duebridge.config.file_locations import FILE, HDFS
+from duebridge.durations import format_ms
 from duebridge.errors import JobFailed
 from duebridge_connectors.spark.cold.commit_log import (
     STATE_EVERY,
@@ -77,10 +78,13 @@ def _sweep_left(log: ColdLog, now_ms: int, most: int | None) -> int:
 
 def check_recent(log: ColdLog, batch: Commit, now_ms: int) -> None:
     """Raise `JobFailed` if the files of a batch, not committed yet, may soon be swept, or were."""
-    found = dict(_files(log, f"batch={batch.batch}"))
-    if not {*batch.files} <= {*found} or max(found.values()) <= now_ms - LEFT_MS // 2:
-        text = f"batch {batch.batch} of {log.root}: expected files of the last hours"
-        raise JobFailed(f"{text}: this job stood still; nothing is moved: run it again")
+    age_ms, missing = now_ms - batch.at_ms, {*batch.files} - {*log.written(f"batch={batch.batch}")}
+    if missing or age_ms >= LEFT_MS // 2:
+        raise JobFailed(
+            f"batch {batch.batch} of {log.root}: expected to be committed within"
+            f" {format_ms(LEFT_MS // 2)}, with all its files; got {format_ms(age_ms)}, and"
+            f" {len(missing)} files missing: this job stood still. Nothing is moved: run it again"
+        )
 
 
 def _left(log: ColdLog, now_ms: int) -> Iterator[str]:
@@ -101,11 +105,10 @@ def _named(state: TierState) -> set[str]:
     return {*rows, *(file + SUFFIX for file in rows), *state.pulled}
 
 
-def _files(log: ColdLog, folder: str = "") -> list[tuple[str, int]]:
-    """Return all files below a folder of the root, sorted, with when they were written."""
+def _files(log: ColdLog) -> list[tuple[str, int]]:
+    """Return all files below the root, sorted, with when they were written."""
     files, root = open_filesystem(log.root)
-    below = f"{root}/{folder}".removesuffix("/")
-    found = files.get_file_info(FileSelector(below, recursive=True, allow_not_found=True))
+    found = files.get_file_info(FileSelector(root, recursive=True, allow_not_found=True))
     return sorted(
         (info.path[len(root) + 1 :], info.mtime_ns // 1_000_000)
         for info in found

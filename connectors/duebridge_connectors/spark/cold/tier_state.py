@@ -30,7 +30,8 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `files` are new. `taken` are files, or slices of them, that are completely in the store now;
     `pulled` are lists of single rows that are, of files that still wait. `removed` and `void` count
     the copies of a batch by outcome. `merged` lists of pulled rows are in a new one. `swept` files
-    are deleted.
+    are deleted. `keeps_progress`: the store knows how far the batch is demoted whatever its age;
+    it forgot that of batches of versions up to 0.2.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     swept: tuple[str, ...] = ()
     removed: int = 0
     void: int = 0
+    keeps_progress: bool = False
 
 
 class TierState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,7 +5,7 @@
 first: the oldest entry of the shard at planning; until: the last of the batch; found and next, of
 each jump up to it: the last number that a renewal found, and the number of its own entry
 (`duebridge.store.numbering`); epoch: which life of the route has these numbers. Offsets of versions
-before 0.3 have no epoch.
+up to 0.2 have no epoch.
 
 Entry numbers have no other holes. Entries that the cap removed before planning are therefore known,
 and become a row of kind `gap`, as those do that were read and that the store lost in a failover.
@@ -33,12 +33,13 @@ Ends: TypeAlias = "Mapping[Shard, JournalEnds]"
 
 @dataclass(frozen=True)
 class JournalRange(InputPartition):
-    """Entries `after` + 1 to `until`, or a gap of `lost` entries there."""
+    """Entries `after` + 1 to `until` of one life of a route, or a gap of `lost` entries there."""
 
     shard: Shard
     after: int
     until: int
     lost: int
+    epoch: str = ""
 
 
 class ShardOffset(NamedTuple):
@@ -95,7 +96,7 @@ class JournalEnds(NamedTuple):
                 f" or newer ones of the same life of the route; got entry {end.last} of"
                 f" {'another' if is_other_life else 'that'} life: the route was purged, the store"
                 " was emptied, or an older duebridge went on after a failover. Start again with"
-                " another checkpoint"
+                " another checkpoint, and the job journal with another table"
             )
         return cls(min(journal.first(), end.last + 1), *end)
 
@@ -157,4 +158,4 @@ def _ranges(shard: Shard, after: int, end: ShardOffset) -> Iterator[JournalRange
         yield JournalRange(shard, after, begin, lost)
     for span in end.numbering.spans(begin, end.until):
         for at in range(span.after, span.until, TASK_ENTRIES):
-            yield JournalRange(shard, at, min(span.until, at + TASK_ENTRIES), 0)
+            yield JournalRange(shard, at, min(span.until, at + TASK_ENTRIES), 0, end.epoch)

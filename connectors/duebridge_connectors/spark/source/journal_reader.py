@@ -156,14 +156,26 @@ def _read(
         return
     read, rows = partition.after, _Rows(schema, partition.shard)
     with address.connect_task() as connection:
-        for entry in Journal(connection, partition.shard).columns(read, partition.until):
+        journal = Journal(connection, partition.shard)
+        for entry in journal.columns(read, partition.until):
             sequence = entry.head.sequence
             yield from _missing(schema, partition, read, sequence, on_trim)
             read = sequence
             if rows.add(entry) >= BATCH_ROWS:
                 yield rows.taken()
+        _check_life(journal, partition)
     yield from _missing(schema, partition, read, partition.until + 1, on_trim)
     yield rows.taken()
+
+
+def _check_life(journal: Journal, there: JournalRange) -> None:
+    """Raise `JobFailed` if what was read may be of another life than was planned."""
+    if there.epoch and journal.end().epoch != there.epoch:
+        raise JobFailed(
+            f"journal {shard_name(there.shard)}: expected entries {there.after + 1} to"
+            f" {there.until}, as planned; the route was purged meanwhile. Start again with another"
+            " checkpoint, and the job journal with another table"
+        )
 
 
 def _missing(
