@@ -146,7 +146,7 @@ def test_batch_of_an_earlier_version_that_the_store_may_have_forgotten_is_left_t
     for number in (0, 1):
         store = cold.world.store("cold", number, cold_tier_ms=YEAR_MS)
         if is_known:
-            store.demote("B", 0, [])
+            store.demote("B", 0, [("gone", 7)])
     with pytest.raises(JobFailed, match="1 rows to be done" if is_known else "within max_delay"):
         cold.demote()
 
