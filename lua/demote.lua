@@ -45,10 +45,9 @@ end
 
 -- Return which of the ids have a void copy in the batch already.
 local function ids_of_void_copies()
-  local names, found = {}, {}
+  local found = {}
   if void == 0 then return found end
-  for i, id in ipairs(ids) do names[i] = 'x' .. batch .. '/' .. id end
-  for i, value in ipairs(hmget(MEMORY, names)) do found[ids[i]] = value and true end
+  for i, value in ipairs(read_memory('x' .. batch .. '/', ids)) do found[ids[i]] = value and true end
   return found
 end
 
@@ -68,9 +67,8 @@ end
 -- Forget an earlier life with the same content: what is remembered of it would judge the copy that comes
 -- back. Other content that is delivered again stays known.
 local function forget_earlier_lives(leaving, hashes)
-  local names, over = {}, {}
-  for i, id in ipairs(leaving) do names[i] = 'r' .. id end
-  for i, value in ipairs(hmget(MEMORY, names)) do
+  local over, values, names = {}, read_memory('r', leaving)
+  for i, value in ipairs(values) do
     if value and string.sub(value, 13, 20) == hashes[i] then over[#over + 1] = names[i] end
   end
   hdel(MEMORY, over)

@@ -19,9 +19,8 @@ if ARGV[4] == '' then
   return {NOW, {}}
 end
 
-local lowest, generation, void, names = tonumber(ARGV[4]), next_generation(0), {}, {}
-for i, id in ipairs(ids) do names[i] = 'r' .. id end
-local remembered = hmget(MEMORY, names)
+local lowest, generation, void = tonumber(ARGV[4]), next_generation(0), {}
+local remembered = read_memory('r', ids)
 read_tombstones(ids)
 for i, id in ipairs(ids) do
   local tombstone, lives = tombstone_of(id), redis.call('HEXISTS', ENVELOPES, id) == 1

@@ -31,7 +31,7 @@ if before then return cmsgpack.unpack(before) end
 
 local ids = first_fields(FIRST, WIDTH, count)
 local records = fetch(ids, REWRITTEN_BYTES)
-local remembered = recall_ids(ids)
+local remembered = read_memory('r', ids)
 read_tombstones(cold_ids(FIRST, WIDTH, ids))
 local places, marks = read_places(ARGV[FIRST + WIDTH * count])
 local packed = ARGV[FIRST + WIDTH * count + 1]
@@ -45,7 +45,7 @@ for i = 1, #ids do
   local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local given = {id = ids[i], key = keys[i], due = resolve(due),
     expires = expires ~= '' and resolve(expires) or 0, remember = tonumber(remember), hash = hash,
-    generation = tonumber(ARGV[at + 5]), blob = ARGV[at + 6], remembered = remembered[i]}
+    generation = tonumber(ARGV[at + 5]), blob = ARGV[at + 6], remembered = unexpired(remembered[i])}
   local status = judge_placed(batch, call, given, records[i], places[i])
   answer(batch, status, given)
   note_beside(batch, given, status)

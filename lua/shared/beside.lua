@@ -15,10 +15,8 @@ end
 -- Return what is stored beside each of the ids, by id.
 local function recall_besides(call, ids, keys, packed)
   local found = {}
-  if not call.replace and (packed or '') == '' or redis.call('HLEN', MEMORY) == 0 then return found end
-  local names = {}
-  for i = 1, #ids do names[i] = 'b' .. keys[i] end
-  for i, value in ipairs(hmget(MEMORY, names)) do
+  if not call.replace and (packed or '') == '' then return found end
+  for i, value in ipairs(read_memory('b', keys)) do
     local besides = unexpired(value)
     found[keys[i]] = besides and cmsgpack.unpack(besides) or nil
   end

@@ -46,9 +46,8 @@ do
 
   -- Read the tombstones of ids with one command, for `tombstone_of`.
   function read_tombstones(ids)
-    local names = {}
-    for i, id in ipairs(ids) do names[i] = 't' .. id end
-    for i, value in ipairs(hmget(MEMORY, names)) do found[ids[i]] = value end
+    local values = read_memory('t', ids)
+    for i, id in ipairs(ids) do found[id] = values[i] or false end
   end
 
   -- The tombstone of an id, whatever its age: its rows may be read later than anyone thought.

@@ -1,14 +1,5 @@
 -- Decides what schedule.lua answers for one envelope; writes nothing.
 
--- Return the memory entries of the ids, in order, with one command.
-local function recall_ids(ids)
-  if redis.call('HLEN', MEMORY) == 0 then return {} end
-  local names, found = {}, {}
-  for i, id in ipairs(ids) do names[i] = 'r' .. id end
-  for i, value in ipairs(hmget(MEMORY, names)) do found[i] = unexpired(value) end
-  return found
-end
-
 -- Return those of the ids that a cold row has: its generation is the sixth of its arguments.
 local function cold_ids(first, width, ids)
   local found = {}

@@ -29,29 +29,24 @@ do
   -- Where a note on cold rows has the generation up to which it may concern them, by the note's kind.
   local generation_at = {t = 7, x = 7, d = 25}
 
-  -- Whether a note on cold rows may still be needed: no time ends it, since a row may be read late, and
-  -- a batch may be demoted late.
-  local function is_needed(name, value, floor)
+  -- Return a note on cold rows, nil for anything else. That of an earlier duebridge gets the shard's
+  -- generation, so that it ends as well.
+  local function cold_note(name, value)
     local at = generation_at[string.sub(name, 1, 1)]
-    if not at or not value then return false end
-    if #value < at + 5 then return floor ~= math.huge end
-    local generation = number_at(value, at, at + 5)
-    return generation >= floor and floor ~= math.huge
+    if not at or not value then return end
+    if #value == at - 1 then value = value .. six(redis.call('HGET', META, 'generation') or 0) end
+    return value, #value >= at + 5 and number_at(value, at, at + 5) or math.huge
   end
 
-  -- Return a note with a generation: that of an earlier duebridge gets the shard's own.
-  local function numbered(name, value)
-    local is_short = #value == generation_at[string.sub(name, 1, 1)] - 1
-    return is_short and value .. six(redis.call('HGET', META, 'generation') or 0) or value
-  end
-
-  -- Drop what is over; a note that may still be needed stays for another day. Return how many went.
+  -- Drop what is over, and return how many that were. A note on cold rows that may still be needed stays
+  -- for another day: no time ends it, since a row may be read late, and a batch may be demoted late.
   function drop_over(names)
     if #names == 0 then return 0 end
     local values, floor, over = redis.call('HMGET', MEMORY, unpack(names)), lowest_cold(), {}
     for i, name in ipairs(names) do
-      if is_needed(name, values[i], floor) then
-        redis.call('HSET', MEMORY, name, six(NOW + mark_ms) .. string.sub(numbered(name, values[i]), 7))
+      local note, generation = cold_note(name, values[i])
+      if note and generation >= floor and floor ~= math.huge then
+        redis.call('HSET', MEMORY, name, six(NOW + mark_ms) .. string.sub(note, 7))
         redis.call('ZADD', FORGET, NOW + mark_ms, name)
       else
         over[#over + 1] = name
@@ -84,6 +79,14 @@ local function unexpired(value)
 end
 
 local function recall(name) return unexpired(redis.call('HGET', MEMORY, name)) end
+
+-- What memory has of ids under a prefix, whatever its age, and the names there; nothing while it is empty.
+local function read_memory(prefix, ids)
+  local names = {}
+  if redis.call('HLEN', MEMORY) == 0 then return {}, names end
+  for i, id in ipairs(ids) do names[i] = prefix .. id end
+  return hmget(MEMORY, names), names
+end
 
 local DELIVERED, CANCELLED, DIED = '\0', '\1', '\2'
 local function remember_id(id, due_six, hash, ended, remember_ms)

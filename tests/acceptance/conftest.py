@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from duebridge.admin.operator import Operator
+from duebridge.config.load import load_config
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from tests.acceptance.site import Site, embedded_site, memory_config
@@ -50,6 +52,13 @@ def duebridge(started: Command, client: Any) -> Iterator[Command]:
     text = started.file.read_text()
     yield started
     started.file.write_text(text)
+
+
+@pytest.fixture
+def operator(duebridge: Command) -> Iterator[Operator]:
+    """Give the operator of that store."""
+    with closing(duebridge.connection()) as connection:
+        yield Operator(load_config(duebridge.file), connection)
 
 
 @pytest.fixture

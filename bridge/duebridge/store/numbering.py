@@ -54,7 +54,7 @@ class Numbering:
 
     def up_to(self, until: int) -> "Numbering":
         """Return the jumps up to a number."""
-        return Numbering(jump for jump in self.jumps if jump.first <= until)
+        return Numbering(self._between(0, until))
 
     def spans(self, after: int, until: int) -> list[EntrySpan]:
         """Return the numbers from `after` + 1 to `until`, without those that were skipped."""

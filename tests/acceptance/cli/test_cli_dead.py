@@ -4,7 +4,6 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,12 +21,6 @@ from duebridge.store.routing import RouteStore
 from duebridge.store.wire.transitions import Postponement
 from tests.acceptance.cli.dead_envelopes import bury, dead, ids_to
 from tests.support.command import PROGRAM, Command, hear_ctrl_c, kill_due, wait_until
-
-
-@pytest.fixture
-def operator(duebridge: Command) -> Iterator[Operator]:
-    with closing(duebridge.connection()) as connection:
-        yield Operator(load_config(duebridge.file), connection)
 
 
 def test_operator_lists_the_dead_of_three_shards_once_and_up_to_the_limit(

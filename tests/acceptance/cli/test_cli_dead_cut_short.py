@@ -1,7 +1,6 @@
 """`duebridge dead replay|drop` cut short by Ctrl-C, the store or a reader says what is done."""
 
 import signal
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -16,12 +15,6 @@ from duebridge.store.routing import RouteStore
 from tests.acceptance.cli.dead_envelopes import bury, dead, ids_to
 from tests.acceptance.cli.desk_of_operator import break_shard
 from tests.support.command import Command
-
-
-@pytest.fixture
-def operator(duebridge: Command) -> Iterator[Operator]:
-    with closing(duebridge.connection()) as connection:
-        yield Operator(load_config(duebridge.file), connection)
 
 
 def test_replay_interrupted_exits_130_and_says_what_is_done(

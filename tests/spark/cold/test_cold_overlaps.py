@@ -168,6 +168,13 @@ def test_filter_that_is_rebuilt_beside_a_demote_has_its_rows(
     assert (cold.hydrate().cancelled, cold.warm()) == (1, {"a"})
 
 
+def schedule_one(cold: ColdRoute) -> None:
+    """Schedule a far row from a table."""
+    rows = cold.spark.createDataFrame([("x", "x", LATER_MS)], "id string, body string, due_at long")
+    rows.createOrReplaceTempView("one")
+    run_schedule(cold.spark, ["one"], form="table", **cold.to)
+
+
 def test_schedule_that_stood_still_at_its_commit_while_the_filter_was_rebuilt_fails(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,10 +189,8 @@ def test_schedule_that_stood_still_at_its_commit_while_the_filter_was_rebuilt_fa
         return append(log, *given)
 
     monkeypatch.setattr(ColdLog, "_append", append_late)
-    rows = cold.spark.createDataFrame([("x", "x", LATER_MS)], "id string, body string, due_at long")
-    rows.createOrReplaceTempView("still")
     with pytest.raises(JobFailed, match="lease"):
-        run_schedule(cold.spark, ["still"], form="table", **cold.to)
+        schedule_one(cold)
     assert cold.tier.log.state().files == []
 
 
@@ -200,10 +205,8 @@ def test_schedule_that_stood_still_until_its_files_may_be_swept_fails(
         return mark(*given)
 
     monkeypatch.setattr(batches, "mark_batch", mark_late)
-    rows = cold.spark.createDataFrame([("x", "x", LATER_MS)], "id string, body string, due_at long")
-    rows.createOrReplaceTempView("late")
     with pytest.raises(JobFailed, match="stood still"):
-        run_schedule(cold.spark, ["late"], form="table", **cold.to)
+        schedule_one(cold)
     assert cold.tier.log.state().files == []
 
 

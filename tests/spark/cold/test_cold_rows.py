@@ -63,25 +63,26 @@ def get_awaited(world: World, name: str) -> Known | None:
     return asyncio.run(get())
 
 
-def reschedule(world: World, dues_ms: dict[str, int]) -> None:
-    """Give cold rows another due instant, by tombstones."""
-    producer = world.producer()
-    producer.get("cold", "absent")  # opens the route
+def open_route(world: World) -> None:
+    """Open the route, with generations up to that of the rows."""
+    world.producer().get("cold", "absent")
     for number in (0, 1):
         notes = ColdNotes(world.connection, world.store("cold", number).shard)
         for _ in range(5):
             notes.new_generation()
+
+
+def reschedule(world: World, dues_ms: dict[str, int]) -> None:
+    """Give cold rows another due instant, by tombstones."""
+    open_route(world)
+    producer = world.producer()
     for name, due_at_ms in dues_ms.items():
         assert producer.reschedule("cold", name, at=due_at_ms) == "recorded"
 
 
 def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLog) -> None:
     store = world.store("cold", 0, cold_tier_ms=1 << 40)
-    world.producer().get("cold", "absent")  # opens the route
-    for number in (0, 1):
-        notes = ColdNotes(world.connection, world.store("cold", number).shard)
-        for _ in range(5):
-            notes.new_generation()
+    open_route(world)
     batch(log, "B", "cancelled", "moved", "kept")
     producer = world.producer()
     assert producer.cancel("cold", "cancelled") == "recorded"
@@ -101,12 +102,8 @@ def test_get_and_ls_of_the_cold_obey_what_was_recorded(world: World, log: ColdLo
 
 
 def test_get_of_the_cold_over_http_obeys_what_was_recorded(world: World, log: ColdLog) -> None:
-    world.producer().get("cold", "absent")  # opens the route
+    open_route(world)
     batch(log, "B", "cancelled", "moved")
-    for number in (0, 1):
-        notes = ColdNotes(world.connection, world.store("cold", number).shard)
-        for _ in range(5):
-            notes.new_generation()
     assert world.producer().cancel("cold", "cancelled") == "recorded"
     assert world.producer().reschedule("cold", "moved", at=START + 99) == "recorded"
     config = yaml.safe_load(Path(world.config).read_text())

@@ -66,6 +66,13 @@ class Tier(msgspec.Struct, frozen=True):
         """Return the end of the horizon: envelopes due before it belong in the store."""
         return boundary_ms(self.now_ms(), self.settings.horizon)
 
+    def cold_from_ms(self) -> int:
+        """Return the instant from which on envelopes may go cold.
+
+        After a horizon that was longer, it is the end of that, until a hydrate has noted this one.
+        """
+        return max(self.boundary_ms(), self.kept_until())
+
     def kept_until(self) -> int:
         """Return the end of what a hydrate counts as in the store: nothing before it goes cold."""
         with self.notes() as shards:

@@ -84,11 +84,8 @@ def _leased(tier: Tier) -> Iterator[ColdLease | None]:
 
 
 def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None:
-    """Write the envelopes due beyond the horizon, and return the commit; None if there are none.
-
-    After a horizon that was longer, what is due within that stays until a hydrate has noted this.
-    """
-    beyond_ms = max(tier.boundary_ms(), tier.kept_until())
+    """Write the envelopes due beyond the horizon, and return the commit; None if there are none."""
+    beyond_ms = tier.cold_from_ms()
     with tier.notes() as shards:
         for shard in shards:  # before the first row becomes cold
             shard.note_first(beyond_ms)

@@ -96,8 +96,7 @@ def _schedule_far(
     """
     tier = open_tier(str(planned.options.config), planned.route.name)
     now_ms = tier.now_ms()
-    beyond_ms = max(tier.boundary_ms(), tier.kept_until())
-    job = DirectDemote(tier, planned, now_ms, beyond_ms, new_batch(now_ms))
+    job = DirectDemote(tier, planned, now_ms, tier.cold_from_ms(), new_batch(now_ms))
     far = batch_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
     duplicate = 0
     if (there := read_known(spark, tier, ["content_hash"])) is not None:

@@ -25,6 +25,7 @@ from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge.store.numbering import Jump, Numbering
 
+START_AGAIN = "Start again with another checkpoint, and the job journal with another table"
 TASK_ENTRIES = 256  # of up to 1,000 rows each
 
 Offset: TypeAlias = dict[str, list[int | str]]
@@ -95,8 +96,7 @@ class JournalEnds(NamedTuple):
                 f"journal {shard_name(journal.shard)}: expected entry {start.until}, the last read,"
                 f" or newer ones of the same life of the route; got entry {end.last} of"
                 f" {'another' if is_other_life else 'that'} life: the route was purged, the store"
-                " was emptied, or an older duebridge went on after a failover. Start again with"
-                " another checkpoint, and the job journal with another table"
+                f" was emptied, or an older duebridge went on after a failover. {START_AGAIN}"
             )
         return cls(min(journal.first(), end.last + 1), *end)
 

@@ -31,6 +31,7 @@ from duebridge.store.wire.journal_columns import EntryColumns
 from duebridge_connectors.spark.rows.arrow import arrow_schema, column_batch, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
 from duebridge_connectors.spark.source.journal_offset import (
+    START_AGAIN,
     Ends,
     JournalEnds,
     JournalRange,
@@ -173,8 +174,7 @@ def _check_life(journal: Journal, there: JournalRange) -> None:
     if there.epoch and journal.end().epoch != there.epoch:
         raise JobFailed(
             f"journal {shard_name(there.shard)}: expected entries {there.after + 1} to"
-            f" {there.until}, as planned; the route was purged meanwhile. Start again with another"
-            " checkpoint, and the job journal with another table"
+            f" {there.until}, as planned; the route was purged meanwhile. {START_AGAIN}"
         )
 
 
