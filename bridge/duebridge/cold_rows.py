@@ -3,7 +3,7 @@
 The core does not read the files itself: the entry point `duebridge.cold` names a reader per format.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import merge
 from importlib.metadata import entry_points
 from itertools import chain
@@ -40,7 +40,7 @@ class ColdReader(Protocol):
     """The function that the entry point names."""
 
     def __call__(
-        self, tier: ColdTier, route: str, ids: Sequence[str], window: DueWindow
+        self, tier: ColdTier, route: str, ids: tuple[str, ...], window: DueWindow
     ) -> Iterator[ColdRow]:
         """Yield the current rows of some ids, or of all (none given), due within `window`.
 
@@ -64,7 +64,7 @@ class ColdRows:
 
     def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
         """Return the cold envelope of an id, None if there is none."""
-        for row in self._rows(ids=[id]):
+        for row in self._rows(ids=(id,)):
             if (moved_to := self._moved_to(row)) is not None:
                 return _known(self._route.name, row, moved_to or row.due_at_ms)
         return None
@@ -82,7 +82,7 @@ class ColdRows:
             if row is not None and self._moved_to(row) == moved_to:
                 yield _known(self._route.name, row, due_at_ms)
 
-    def _rows(self, window: DueWindow = ANY_TIME, ids: Sequence[str] = ()) -> Iterator[ColdRow]:
+    def _rows(self, window: DueWindow = ANY_TIME, ids: tuple[str, ...] = ()) -> Iterator[ColdRow]:
         """Yield rows as they are in the files."""
         if self._route.cold_tier is not None:
             yield from _reader()(self._route.cold_tier, self._route.name, ids, window)
@@ -96,7 +96,7 @@ class ColdRows:
         for begin in range(0, len(moved), LOOKED_UP):
             due = {id_: due_at_ms for due_at_ms, id_ in moved[begin : begin + LOOKED_UP]}
             yield moved[begin][0], 0, None
-            rows = self._rows(ids=[*due])
+            rows = self._rows(ids=(*due,))
             for row in sorted(rows, key=lambda row: due[row.id]):
                 yield due[row.id], due[row.id], row
 

@@ -127,7 +127,7 @@ def peak_mib() -> int:
 
 def get(home: str, name: str) -> None:
     tier = ColdTier(path=home, horizon="7d")
-    found = [*cold_reader.read_cold_rows(tier, "cold", name, ANY_TIME)]
+    found = [*cold_reader.read_cold_rows(tier, "cold", (name,), ANY_TIME)]
     assert len(found) == (name != "absent"), found
 
 

@@ -14,7 +14,7 @@ from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 from duebridge_connectors.kafka.settings import producer_config
 from tests.support.contract.broker_under_test import delivery
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.servers import free_port
+from tests.support.servers import free_port, silent_listener
 
 from kafka import errors as vendor  # isort: skip
 
@@ -27,8 +27,8 @@ def broker(kafka_bootstrap: str) -> Iterator[KafkaBroker]:
         yield broker
 
 
-def connect(*servers: str) -> KafkaPythonClient:
-    return KafkaPythonClient(producer_config({"bootstrap_servers": list(servers)}, 15.0))
+def connect(*servers: str, deadline_s: float = 15.0) -> KafkaPythonClient:
+    return KafkaPythonClient(producer_config({"bootstrap_servers": list(servers)}, deadline_s))
 
 
 @pytest.fixture
@@ -103,6 +103,16 @@ def test_ping_with_one_server_absent_is_answered_by_the_other(kafka_bootstrap: s
             client.ping(WITHIN_S)
     finally:
         client.retire(0)
+
+
+@pytest.mark.parametrize("first", ["dead", "silent"])
+def test_connect_with_a_server_that_fails_first_asks_the_other(
+    kafka_bootstrap: str, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with silent_listener() as silent:
+        port = {"dead": free_port(), "silent": silent}[first]
+        monkeypatch.setattr("random.choice", lambda found: found[0])
+        connect(f"127.0.0.1:{port}", kafka_bootstrap, deadline_s=8.0).retire(0)
 
 
 def test_send_a_batch_that_is_too_large_as_a_whole_is_refused_without_a_second_request(

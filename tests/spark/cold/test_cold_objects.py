@@ -239,9 +239,9 @@ def test_tier_in_a_bucket_is_merged_and_swept(place: FileLocation) -> None:
     assert log.written("") == [file]
     tier = ColdTier(path=place.uri, options=place.options, horizon="7d")
     for number in (0, FEW):
-        (found,) = read_cold_rows(tier, "cold", f"i{number}", ANY_TIME)
+        (found,) = read_cold_rows(tier, "cold", (f"i{number}",), ANY_TIME)
         assert found.due_at_ms == due
-    assert [*read_cold_rows(tier, "cold", "absent", ANY_TIME)] == []
+    assert [*read_cold_rows(tier, "cold", ("absent",), ANY_TIME)] == []
 
 
 def test_get_where_the_bucket_is_missing_names_the_setting_and_no_secret(

@@ -1,7 +1,7 @@
 """The cold tier as `get` and `ls` show it: rows of the files, corrected by the store's notes."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -162,7 +162,7 @@ def test_ls_of_the_cold_looks_up_no_rescheduled_row_before_its_turn(
     reads: list[list[str]] = []
 
     def noting(
-        tier: ColdTier, route: str, names: Sequence[str], window: DueWindow
+        tier: ColdTier, route: str, names: tuple[str, ...], window: DueWindow
     ) -> Iterator[ColdRow]:
         reads.append([*names])
         return read_cold_rows(tier, route, names, window)

@@ -1,4 +1,7 @@
-"""Extends kafka-python's networking: records failures, reconnects seldom, leaks no socket."""
+"""Extends kafka-python's networking: records failures, reconnects seldom, leaks no socket.
+
+The bootstrap passes over a server that is dead or silent while another one may answer.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,6 +32,23 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
 
     failure: Exception | None = None
     login: Login | None = None
+
+    def __init__(self, net: Any, **configs: Any) -> None:
+        super().__init__(net, **configs)
+        self._all_bootstraps = self.cluster.bootstrap_brokers
+        self.cluster.bootstrap_brokers = self._bootstraps
+
+    def _bootstraps(self) -> list[Any]:
+        """Return the bootstrap servers to choose from: kafka-python waits for one that failed."""
+        known: list[Any] = self._all_bootstraps()
+        return [each for each in known if not self.connection_delay(each.node_id)] or known
+
+    def get_connection(self, node_id: Any, timeout_ms: float | None = None, **how: Any) -> Any:
+        """Leave half of the time to bootstrap to the other servers; kafka-python leaves none."""
+        others = len(self._all_bootstraps()) > 1
+        if timeout_ms is not None and others and self.cluster.is_bootstrap(node_id):
+            timeout_ms /= 2
+        return super().get_connection(node_id, timeout_ms, **how)
 
     async def _connect(
         self, node: Any, conn: Any, reset_backoff_on_connect: bool = True, **how: Any

@@ -3,7 +3,7 @@
 files by their first hour ─▶ opened when their hour comes ─▶ merged by due ─▶ without pulled rows
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import compress, count
 from typing import Any
@@ -25,7 +25,7 @@ _COLUMNS = list(ColdRow._fields)
 
 
 def read_cold_rows(
-    tier: ColdTier, route: str, ids: Sequence[str], window: DueWindow
+    tier: ColdTier, route: str, ids: tuple[str, ...], window: DueWindow
 ) -> Iterator[ColdRow]:
     """Yield the cold rows of some ids, or of all (none given), due within a window, earliest first.
 
@@ -41,7 +41,7 @@ def read_cold_rows(
 class _ColdRows:
     """The rows of a log's present state that a command asked for."""
 
-    def __init__(self, log: ColdLog, ids: Sequence[str], window: DueWindow) -> None:
+    def __init__(self, log: ColdLog, ids: tuple[str, ...], window: DueWindow) -> None:
         self._files, self._root = open_filesystem(log.root)
         self._state = log.state()
         self._ids = pa.array(ids, pa.string()) if ids else None
