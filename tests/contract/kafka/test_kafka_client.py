@@ -2,8 +2,9 @@
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_connect_with_a_server_that_fails_first_asks_the_other(
 ) -> None:
     with silent_listener() as silent:
         port = {"dead": free_port(), "silent": silent}[first]
-        monkeypatch.setattr("random.choice", lambda found: found[0])
+        monkeypatch.setattr("random.choice", lambda found: _with_port(found, port) or found[0])
         connect(f"127.0.0.1:{port}", kafka_bootstrap, deadline_s=8.0).retire(0)
 
 
@@ -156,6 +157,10 @@ def test_use_after_retirement_sends_nothing(client: KafkaPythonClient, target: T
 def test_connect_to_nobody_raises_and_leaves_nothing_open() -> None:
     with pytest.raises(vendor.KafkaTimeoutError):
         KafkaPythonClient(producer_config({"bootstrap_servers": [f"127.0.0.1:{free_port()}"]}, 0.5))
+
+
+def _with_port(found: Sequence[Any], port: int) -> Any:
+    return next((each for each in found if getattr(each, "port", None) == port), None)
 
 
 def _publish_until(client: KafkaPythonClient, given: Delivery, done: threading.Event) -> None:
