@@ -59,6 +59,12 @@ def test_settle_with_a_strange_token_is_stale_and_changes_nothing(desk: Desk, na
 
 
 @EVERY
+def test_settle_of_an_id_that_is_no_text_is_stale_and_gives_it_back(desk: Desk, name: str) -> None:
+    token = take(desk, name, "a").token
+    check_stale(desk, name, token, "damaged \udcff id", "é")
+
+
+@EVERY
 @pytest.mark.parametrize("state", ["pending", "ready", "suspect", "retry", "dead"])
 def test_settle_with_zeros_for_a_token_changes_nothing_that_nobody_holds(
     desk: Desk, name: str, state: str

@@ -140,15 +140,22 @@ class Connection:
         arguments: Sequence[Argument],
         wanted: ReplicaWait | None = None,
     ) -> Any:
-        rest = (len(keys), *keys, *_encoded(arguments))
-        execute: Callable[..., Any] = self.client.execute_command
         with translated_errors():
-            if wanted is not None:
-                return run_replicated(self.client, called, rest, wanted)
             try:
-                return execute("EVALSHA", called.sha, *rest)
-            except NoScriptError:  # restarted, failed over, moved, or SCRIPT FLUSH: it did not run
-                return self._load_and_run(called, rest)
+                return self._execute(called, (len(keys), *keys, *arguments), wanted)
+            except UnicodeEncodeError:  # before anything was sent
+                return self._execute(called, (len(keys), *keys, *_encoded(arguments)), wanted)
+
+    def _execute(
+        self, called: Script, rest: tuple[Argument, ...], wanted: ReplicaWait | None
+    ) -> Any:
+        if wanted is not None:
+            return run_replicated(self.client, called, rest, wanted)
+        execute: Callable[..., Any] = self.client.execute_command
+        try:
+            return execute("EVALSHA", called.sha, *rest)
+        except NoScriptError:  # restarted, failed over, moved, or SCRIPT FLUSH: it did not run
+            return self._load_and_run(called, rest)
 
     def _load_and_run(self, called: Script, rest: tuple[Argument, ...]) -> Any:
         """Load a script where its keys are, since other nodes need not answer, and run it."""
@@ -183,7 +190,7 @@ def _repeat(call: Callable[[], Any], repeat_for_s: float) -> Reply:
 
 
 def _encoded(arguments: Sequence[Argument]) -> list[Argument]:
-    """Return arguments as they are sent; a damaged id goes back as it came."""
+    """Return arguments of which one is a damaged id, which goes back as it came."""
     return [
         argument.encode(errors="surrogateescape") if isinstance(argument, str) else argument
         for argument in arguments

@@ -9,10 +9,12 @@ Every row adds to exactly one count of the `Summary`. Calls are idempotent by id
 be repeated, or run twice at once.
 """
 
+import gc
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Self
 
 import msgspec
@@ -119,7 +121,8 @@ class Loader:
 
         After an error a part of the rows may be stored.
         """
-        packed = self._packer.pack(batch)
+        with _collector_paused():
+            packed = self._packer.pack(batch)
         self.finish()
         self._sent = self._sender.submit(self._store, batch, packed)
 
@@ -216,6 +219,18 @@ class Loader:
         if answer == "in_flight":
             return answer, "id: expected one that may be replaced; it is being delivered"
         return answer, "id: expected a new one, or the same content; the store has other content"
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Let no garbage be sought among thousands of rows, which are in no circle: it takes longer."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _size_bytes(row: PackedRow | None) -> int:
