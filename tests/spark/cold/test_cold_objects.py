@@ -222,6 +222,15 @@ def test_place_in_a_bucket_of_the_configuration_has_its_options(
 
 
 def test_tier_in_a_bucket_is_merged_and_swept(place: FileLocation) -> None:
+    merge_and_sweep(place)
+
+
+@pytest.mark.long
+def test_tier_on_hdfs_is_merged_and_swept(on_hdfs: FileLocation) -> None:
+    merge_and_sweep(on_hdfs)
+
+
+def merge_and_sweep(place: FileLocation) -> None:
     log = ColdLog(place, "cold")
     due = 20_000 * 24 * HOUR_MS
     for number in range(FEW + 2):

@@ -382,3 +382,9 @@ def test_process_that_ends_while_a_thread_is_in_a_pool_ends_at_once(url: str) ->
     command = [sys.executable, "-c", HOLDER, url]
     done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
     assert done.stderr == ""
+
+
+def test_open_the_url_of_another_server_says_that_it_is_no_redis(rabbitmq_url: str) -> None:
+    where = rabbitmq_url.partition("@")[2].partition("/")[0]
+    with pytest.raises(StoreUnfit, match="the server that answered is not Redis or Valkey"):
+        open_connection(f"redis://{where}").load_scripts()
