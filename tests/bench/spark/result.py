@@ -21,7 +21,7 @@ GOALS = {
     "intake": Goal(45_000, 300_000),
     "demote": Goal(60_000, 500_000),
     "hydrate": Goal(60_000, 500_000),
-    "journal": Goal(500_000, 1_000_000),
+    "journal": Goal(500_000, 5_000_000),
     "reconcile": Goal(166_667, 10_000_000),  # all in a minute
 }
 

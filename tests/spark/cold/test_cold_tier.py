@@ -114,14 +114,14 @@ def test_demote_that_reads_an_envelope_before_and_after_it_was_moved_leaves_it(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cold.schedule("kept", "moved")
-    real = demote.read_source
+    real = demote.copied_slices
 
-    def read_twice(*given: Any, **options: Any) -> Any:
-        before = real(*given, **options).localCheckpoint()
+    def copied_twice(*given: Any) -> Any:
+        before = real(*given).localCheckpoint()
         assert cold.world.producer().reschedule("cold", "moved", delay="200d") == "rescheduled"
-        return before.unionByName(real(*given, **options))
+        return before.unionByName(real(*given))
 
-    monkeypatch.setattr(demote, "read_source", read_twice)
+    monkeypatch.setattr(demote, "copied_slices", copied_twice)
     assert (cold.demote().removed, cold.warm()) == (1, {"moved"})
     cold.reach(hours=24 * 250)
     assert (cold.hydrate().accepted, cold.warm()) == (1, {"kept", "moved"})

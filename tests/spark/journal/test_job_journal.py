@@ -10,14 +10,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from duebridge.errors import ConfigError
+from duebridge.store.keys import Shard
 from duebridge_connectors.spark.jobs import journal as job
 from duebridge_connectors.spark.jobs.journal import (
     JournalSink,
+    JournalSource,
     JournalSummary,
     read_journal,
     run_journal,
 )
-from duebridge_connectors.spark.rows.schema import JOURNAL
+from duebridge_connectors.spark.rows.schema import JOURNAL, RANGES
+from duebridge_connectors.spark.source.journal_offset import JournalRange
+from duebridge_connectors.spark.source.options import JournalOptions
+from duebridge_connectors.spark.source.planning import store_address
 from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, by_day
 from duebridge_connectors.spark.table.journal_table import JournalTable, JournalVersion
 from tests.spark.cold.cold_route import Killed
@@ -124,6 +129,8 @@ def test_batches_killed_at_any_step_and_begun_again_are_in_the_table_once(
     table: Table, monkeypatch: pytest.MonkeyPatch, step: str, call: int
 ) -> None:
     """The batches are as Spark gives them."""
+    for number in range(2):
+        table.world.accept("plain", f"id-{number}")
     leave_checkpoint(table, "a query")
     places: dict[str, tuple[Any, str]] = {
         "begun": (JournalTable, "begun"),
@@ -147,11 +154,12 @@ def leave_checkpoint(table: Table, query: str) -> None:
 
 
 def add_batches(table: Table) -> None:
-    sink = JournalSink(table.files)
-    at = datetime(2026, 3, 1, tzinfo=UTC)
+    world = table.world
+    address = store_address(JournalOptions(store=world.url, namespace=world.namespace), None)
+    sink = JournalSink(table.files, JournalSource(address, "fail"))
     for number in range(2):
-        row = ("accepted", at, "plain", 0, number, 0, f"id-{number}", at, None, None, 0)
-        sink.add(table.world.spark.createDataFrame([row], JOURNAL), number)
+        entry = JournalRange(Shard(world.namespace, "plain", 0), number, number + 1, 0)
+        sink.add(world.spark.createDataFrame([entry.row()], RANGES), number)
 
 
 def killed_after(real: Any, call: int) -> Any:

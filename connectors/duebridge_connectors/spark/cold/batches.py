@@ -1,6 +1,6 @@
 """Batches of cold rows: written and verified, then removed from the store.
 
-rows ─▶ Parquet of a batch, read back by each task ─▶ commit               write_batch
+rows ─▶ Parquet of a batch, read back by each task ─▶ commit  write_batch, written_batch
 committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit         finish_batches
 rows never stored ─▶ their ids marked ─▶ living, repeated, later… ones to the store  publish_batch
                                       └▶ earlier rows of the others end ─▶ commit
@@ -48,13 +48,18 @@ from duebridge_connectors.spark.transforms.cold_copies import (
 
 
 def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
-    """Write rows (see `batch_rows`) as a batch, and return the commit that would publish them.
+    """Write rows (see `batch_rows`) as a batch; returns and raises as `written_batch`."""
+    write = partial(write_files, ColdBatch(tier.log.root, batch))
+    return written_batch(tier, rows.mapInArrow(write, WRITTEN), kind, batch)
+
+
+def written_batch(tier: Tier, written: DataFrame, kind: str, batch: str) -> Commit:
+    """Let tasks write the files of a batch (`WRITTEN`), and return the commit to publish them.
 
     Each task reads its file back. Raises `JobFailed` if the content differs, or if the driver does
     not see a file that a task has written.
     """
-    write = partial(write_files, ColdBatch(tier.log.root, batch))
-    found = {row.file: row.rows for row in rows.mapInArrow(write, WRITTEN).collect()}
+    found = {row.file: row.rows for row in written.collect()}
     unseen = len({*found} - {*tier.log.written(f"batch={batch}")}) if found else 0
     if unseen:
         raise JobFailed(

@@ -109,13 +109,15 @@ def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield rows with the columns of the tier, up to `FILE_BYTES` at a time."""
     gathered: list[pa.RecordBatch] = []
+    size = 0
     schema = arrow_schema(COLD)
     for part in parts:
         if part.num_rows:
             gathered.append(part)
-        if sum(part.nbytes for part in gathered) >= FILE_BYTES:
+            size += part.nbytes
+        if size >= FILE_BYTES:
             yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
-            gathered = []
+            gathered, size = [], 0
     if gathered:
         yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
 

@@ -1,7 +1,7 @@
 """The job `demote`: moves envelopes due beyond the horizon from the store to Parquet files.
 
 store: pending, due beyond the horizon
-  │  written, read back, counted, compared
+  │  a task reads a slice, and writes it, in one Python process; read back, counted, compared
   ▼
 Parquet of a new batch ─▶ rebuild the filter of the cold ids if it has no room for them
   │
@@ -12,22 +12,32 @@ commit: the copies are complete
 commit: the copies count ─▶ merge and delete a few files
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import msgspec
-from pyspark.sql import SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.errors import JobFailed
 from duebridge.store.cold.lease import ColdLease
-from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
+from duebridge_connectors.spark.cold.batches import finish_batches, written_batch
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
 from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
+from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_files
 from duebridge_connectors.spark.cold.sweep import check_recent
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
 from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
-from duebridge_connectors.spark.source.dataframes import read_source
-from duebridge_connectors.spark.transforms.cold_copies import as_cold
+from duebridge_connectors.spark.rows.schema import COLD
+from duebridge_connectors.spark.source.message_first import message_first
+from duebridge_connectors.spark.source.option_names import spark_options
+from duebridge_connectors.spark.source.planning import plan_read
+from duebridge_connectors.spark.source.slices import StoreSlice
+from duebridge_connectors.spark.source.store_reader import StoreReader
+
+_MS = pa.timestamp("ms", "UTC")
 
 
 class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +101,42 @@ def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None
             shard.note_first(beyond_ms)
     batch = new_batch(tier.now_ms())
     options = {"config": config, "route": tier.route.name, "state": "pending", "content": "packed"}
-    rows = read_source(spark, **options, due_after=beyond_ms, page=1000)
-    copied = write_batch(tier, as_cold(rows, batch), DEMOTED, batch)
+    given = spark_options({**options, "due_after": beyond_ms, "page": 1000})
+    written = copied_slices(spark, StoreReader(*plan_read(given)), ColdBatch(tier.log.root, batch))
+    copied = written_batch(tier, written, DEMOTED, batch)
     return copied if copied.rows else None
+
+
+def copied_slices(spark: SparkSession, reader: StoreReader, batch: ColdBatch) -> DataFrame:
+    """Return the files (`WRITTEN`) of a batch that tasks write of what a reader finds.
+
+    To hand the rows to Spark in between takes half of the CPU again.
+    """
+    slices = reader.partitions()
+    numbers = spark.range(0, len(slices), 1, max(1, len(slices)))
+    return numbers.mapInArrow(partial(copy_slices, reader, slices, batch), WRITTEN)
+
+
+def copy_slices(
+    reader: StoreReader,
+    slices: Sequence[StoreSlice],
+    batch: ColdBatch,
+    numbers: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Read the slices of these numbers, and write them as `write_files`; raises as the reader."""
+    chosen = (slices[row["id"]] for rows in numbers for row in rows.to_pylist())
+    pages = (page for each in chosen for page in reader.read(each))
+    with message_first():
+        yield from write_files(batch, (as_cold(page, batch.name) for page in pages))
+
+
+def as_cold(packed: pa.RecordBatch, batch: str) -> pa.RecordBatch:
+    """Return the readable rows of a page of the store as rows of a batch of the tier."""
+    rows = packed.filter(pc.is_valid(packed.column("blob")))
+    instants = {
+        f"{name}_ms": pc.fill_null(rows.column(name).cast(_MS).cast(pa.int64()), 0)
+        for name in ("due_at", "scheduled_at", "expires_at")
+    }
+    same = {name: rows.column(name) for name in COLD.names if name in rows.schema.names}
+    columns = {**same, **instants, "batch": pa.repeat(batch, rows.num_rows)}
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in COLD.names})

@@ -1,23 +1,31 @@
 """The job `journal`: appends the journal to a Delta table, every row once.
 
-    journal of the store ─▶ readStream ─▶ a batch ─▶ tasks: files by day ─▶ driver: one commit
+    readStream ─▶ a batch: ranges of entries ─▶ tasks: journal of the store ─▶ files by day
+                                                  driver: one commit ◀─┘
 
+A task reads entries and writes files in one Python process: to hand rows to Spark in between takes
+twice the CPU of both.
 A repeated batch finds its number in the table and changes nothing; files of a batch that was killed
 before its commit are named by nobody, and the job tidy removes them.
 """
 
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
+from duebridge_connectors.spark.source.journal_offset import JournalRange
+from duebridge_connectors.spark.source.journal_reader import read_range
+from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import journal_options
-from duebridge_connectors.spark.source.planning import given_store
+from duebridge_connectors.spark.source.planning import StoreAddress, given_store
 from duebridge_connectors.spark.table.journal_files import WRITTEN, JournalFile, write_days
 from duebridge_connectors.spark.table.journal_landed import take_over
 from duebridge_connectors.spark.table.journal_progress import JournalProgress
@@ -77,9 +85,10 @@ def run_journal(
     target.check_taken_over()
     address = given_store(parsed)
     progress = JournalProgress(address, parsed.route, target)
-    sink = JournalSink(target, on_batch, progress)
+    sink = JournalSink(target, JournalSource(address, parsed.on_trim), on_batch, progress)
     begun_ms = address.now_ms()
-    writer = stream_journal(spark, **given).writeStream.foreachBatch(sink.add)
+    ranges = stream_journal(spark, **{**given, "content": "ranges"})
+    writer = ranges.writeStream.foreachBatch(sink.add)
     run_query(writer.option("checkpointLocation", target.checkpoint), every or None)
     if not every:
         target.begun(target.query()).complete(begun_ms)
@@ -98,27 +107,36 @@ def read_journal(spark: SparkSession, table: FileLocation | str) -> DataFrame:
     return spark.read.format("delta").load(found.root)
 
 
+class JournalSource(NamedTuple):
+    """Where tasks read entries, and what they do about those that were cut meanwhile."""
+
+    address: StoreAddress
+    on_trim: str
+
+
 class JournalSink:
-    """Appends the batches of one query to a table."""
+    """Appends the batches of one query, which are ranges of entries, to a table."""
 
     def __init__(
         self,
         table: JournalTable,
+        source: JournalSource,
         on_batch: Callable[[JournalSummary], None] = lambda _: None,
         progress: JournalProgress | None = None,
     ) -> None:
         self._table = table
+        self._source = source
         self._on_batch = on_batch
         self._progress = progress
         self._done = JournalSummary(table.root)
 
-    def add(self, rows: DataFrame, number: int) -> None:
+    def add(self, ranges: DataFrame, number: int) -> None:
         """Append a batch unless the table has it already."""
         query = self._table.query()
         before = self._table.begun(query)
         if number <= before.batch(query):
             return
-        files = _written(self._table.place, rows)
+        files = _written(self._table.place, self._source, ranges)
         until_ms = self._progress.complete_until_ms(number) if self._progress else 0
         before.commit(query, number, files, until_ms)
         self._done = self._done.with_batch(files)
@@ -132,9 +150,19 @@ class JournalSink:
         return msgspec.structs.replace(self._done, table_files=now.files, table_rows=now.rows)
 
 
-def _written(root: FileLocation, rows: DataFrame) -> list[JournalFile]:
+def _written(root: FileLocation, source: JournalSource, ranges: DataFrame) -> list[JournalFile]:
     """Write rows to files by tasks, one for each core at most: each writes a file of its own."""
-    tasks = rows.sparkSession.sparkContext.defaultParallelism
-    write = partial(write_days, root, datetime.now(UTC).date())
-    written = rows.coalesce(tasks).mapInArrow(write, WRITTEN).collect()
+    tasks = ranges.sparkSession.sparkContext.defaultParallelism
+    copy = partial(copy_ranges, source, root, datetime.now(UTC).date())
+    written = ranges.coalesce(tasks).mapInArrow(copy, WRITTEN).collect()
     return [msgspec.convert(row.asDict(), JournalFile) for row in written]
+
+
+def copy_ranges(
+    source: JournalSource, root: FileLocation, found_on: date, ranges: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Read the entries of ranges, and write them as `write_days`; raises as `read_range`."""
+    found = (JournalRange.of(row) for batch in ranges for row in batch.to_pylist())
+    with message_first():
+        rows = (rows for each in found for rows in read_range(source.address, each, source.on_trim))
+        yield from write_days(root, found_on, rows)

@@ -34,5 +34,9 @@ COMMENTS = {
     "at": "When it happened, by the store's clock; null of a gap.",
     "sequence": "Number of the entry in its shard's journal; of a gap the first one lost.",
     "position": "Place in the entry; route, shard, sequence and position identify a row.",
+    "namespace": "The namespace of the store that has the journal.",
+    "after": "The number of the entry before the first to read.",
+    "until": "The number of the last entry to read.",
+    "epoch": "The life of the route that has these numbers; empty: any.",
     "lost_entries": "How many entries a gap stands for; 0 of every other row.",
 }

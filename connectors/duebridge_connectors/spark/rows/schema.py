@@ -61,7 +61,7 @@ _KINDS: dict[str, DataType] = {  # of the readers' columns; all others are text
         ("shard", "attempt", "failures", "expiries", "max_attempts", "position"), T.IntegerType()
     ),
     **dict.fromkeys(("remember_ms", "due_at_ms", "scheduled_at_ms", "expires_at_ms"), T.LongType()),
-    **dict.fromkeys(("generation", "sequence", "lost_entries"), T.LongType()),
+    **dict.fromkeys(("generation", "sequence", "lost_entries", "after", "until"), T.LongType()),
     **dict.fromkeys(("body", "key", "blob", "content_hash"), T.BinaryType()),
     "headers": T.ArrayType(StructType().add("name", T.StringType()).add("value", T.BinaryType())),
     "properties": T.MapType(T.StringType(), T.StringType()),
@@ -92,11 +92,12 @@ COLD = _columns(
     " blob"
 )
 JOURNAL = _columns("kind at route shard sequence position id due_at attempt reason lost_entries")
+RANGES = _columns("namespace route shard after until lost_entries epoch")
 
 
 def check_stream_columns(schema: StructType) -> None:
     """Raise `ConfigError` where a stream was loaded with the columns of the store."""
-    if schema.fieldNames() != JOURNAL.fieldNames():
+    if schema.fieldNames() not in (JOURNAL.fieldNames(), RANGES.fieldNames()):
         raise ConfigError(
             "readStream: expected the columns of the journal, the only stream; got those of the"
             ' store; use format("duebridge_journal"), or option("stream", "journal")'

@@ -30,11 +30,11 @@ class DuebridgeSource(DataSource):
     @message_first()
     def schema(self) -> StructType:
         """Return the columns of a read, which depend on the options."""
-        from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL, PACKED
+        from duebridge_connectors.spark.rows.schema import DECODED, PACKED
         from duebridge_connectors.spark.source.options import is_of_journal, read_options
 
         if is_of_journal(self.options):
-            return JOURNAL
+            return DuebridgeJournal(self.options).schema()
         return PACKED if read_options(self.options).content == "packed" else DECODED
 
     @message_first()
@@ -93,10 +93,11 @@ class DuebridgeJournal(DataSource):
 
     @message_first()
     def schema(self) -> StructType:
-        """Return the columns of the journal."""
-        from duebridge_connectors.spark.rows.schema import JOURNAL
+        """Return the columns of the journal, or of its ranges."""
+        from duebridge_connectors.spark.rows.schema import JOURNAL, RANGES
+        from duebridge_connectors.spark.source.options import is_of_ranges
 
-        return JOURNAL
+        return RANGES if is_of_ranges(self.options) else JOURNAL
 
     @message_first()
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
@@ -41,6 +41,16 @@ class JournalRange(InputPartition):
     until: int
     lost: int
     epoch: str = ""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "JournalRange":
+        """Return the range that a row of `RANGES` has."""
+        shard = Shard(row["namespace"], row["route"], row["shard"])
+        return cls(shard, row["after"], row["until"], row["lost_entries"], row["epoch"])
+
+    def row(self) -> tuple[Any, ...]:
+        """Return it as a row of `RANGES`."""
+        return (*self.shard, self.after, self.until, self.lost, self.epoch)
 
 
 class ShardOffset(NamedTuple):

@@ -29,7 +29,7 @@ from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge.store.wire.journal_columns import EntryColumns
 from duebridge_connectors.spark.rows.arrow import arrow_schema, column_batch, record_batch
-from duebridge_connectors.spark.rows.schema import JOURNAL
+from duebridge_connectors.spark.rows.schema import JOURNAL, RANGES
 from duebridge_connectors.spark.source.journal_offset import (
     START_AGAIN,
     Ends,
@@ -61,9 +61,14 @@ class _RangeReader:
         self._target: Ends | None = None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield a range; entries cut since planning raise `JobFailed`, or become a gap row."""
+        """Yield the rows of a range, as `read_range` does, or what range it is."""
+        if not isinstance(partition, JournalRange):  # Spark asks for one even if there is none
+            return
+        if self._options.content == "ranges":
+            yield record_batch(arrow_schema(RANGES), [partition.row()])
+            return
         with message_first():
-            yield from _read(self._address, partition, self._options.on_trim)
+            yield from read_range(self._address, partition, self._options.on_trim)
 
     def _ends(self, start: Offset | None = None) -> Ends:
         """Return the ends of all journals; raises `StoreError` for one that went back."""
@@ -146,11 +151,10 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         """Do nothing: no connection stays open."""
 
 
-def _read(
-    address: StoreAddress, partition: InputPartition, on_trim: str
+def read_range(
+    address: StoreAddress, partition: JournalRange, on_trim: str
 ) -> Iterator[pa.RecordBatch]:
-    if not isinstance(partition, JournalRange):  # Spark asks for a partition even if there is none
-        return
+    """Yield the rows of a range; entries cut since planning raise `JobFailed`, or are a gap row."""
     schema = arrow_schema(JOURNAL)
     if partition.lost:
         yield record_batch(schema, [_gap(partition.shard, partition.after, partition.lost)])

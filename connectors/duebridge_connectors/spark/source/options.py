@@ -173,6 +173,8 @@ class JournalOptions(StoreOptions, frozen=True, kw_only=True):
     """Routes to read; all by default."""
     start: Annotated[str, _one_of("earliest", "latest")] = "earliest"
     """Where a new query starts: earliest, or latest."""
+    content: Annotated[str, _one_of("entries", "ranges")] = "entries"
+    """entries: their rows; ranges: a row for each range of entries, which a task of yours reads."""
     max_entries_per_trigger: Annotated[int | None, _count(1)] = None
     """Most journal entries in one micro-batch; an entry has up to 1,000 rows."""
     on_trim: Annotated[str, _one_of("fail", "gap")] = "fail"
@@ -203,6 +205,11 @@ def journal_options(given: Mapping[str, object]) -> JournalOptions:
 def is_of_journal(given: Mapping[str, object]) -> bool:
     """Whether the options select the journal, which has other columns."""
     return "stream" in {name.lower() for name in given}
+
+
+def is_of_ranges(given: Mapping[str, object]) -> bool:
+    """Whether the options of the journal select its ranges, which have other columns."""
+    return any(name.lower() == "content" and text == "ranges" for name, text in given.items())
 
 
 def _read(

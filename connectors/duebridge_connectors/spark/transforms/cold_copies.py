@@ -13,18 +13,6 @@ PULLED = [*COPY, "due_at_ms"]  # of a row that returned before its file did
 KEYS = ["shard", "id", "generation"]  # the key of an envelope in the store
 
 
-def as_cold(packed: DataFrame, batch: str) -> DataFrame:
-    """Return readable rows of the store as a batch of the tier, each task's in the same order.
-
-    Instants are epoch ms: Arrow cannot compare Spark's timestamps.
-    """
-    instants = {f"{name}_ms": F.unix_millis(name) for name in ("due_at", "scheduled_at")}
-    expires = F.coalesce(F.unix_millis("expires_at"), F.lit(0))
-    there = packed.where(F.col("blob").isNotNull())
-    named = {**instants, "expires_at_ms": expires, "batch": F.lit(batch)}
-    return there.withColumns(named).select(*COLD.names)
-
-
 def as_held(rows: DataFrame, route: str) -> DataFrame:
     """Return rows of the tier with the columns of the store's reader, in the state `cold`."""
     return rows.select(
