@@ -14,17 +14,15 @@ from duebridge.store.keys import Shard
 from duebridge_connectors.spark.jobs import journal as job
 from duebridge_connectors.spark.jobs.journal import (
     JournalSink,
-    JournalSource,
     JournalSummary,
     read_journal,
     run_journal,
 )
 from duebridge_connectors.spark.rows.schema import JOURNAL, RANGES
 from duebridge_connectors.spark.source.journal_offset import JournalRange
-from duebridge_connectors.spark.source.options import JournalOptions
-from duebridge_connectors.spark.source.planning import store_address
 from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, by_day
 from duebridge_connectors.spark.table.journal_table import JournalTable, JournalVersion
+from tests.spark.by_hand import journal_by_hand
 from tests.spark.cold.cold_route import Killed
 from tests.spark.journal.journal_by_hand import ids
 from tests.spark.world import World, setting
@@ -155,8 +153,7 @@ def leave_checkpoint(table: Table, query: str) -> None:
 
 def add_batches(table: Table) -> None:
     world = table.world
-    address = store_address(JournalOptions(store=world.url, namespace=world.namespace), None)
-    sink = JournalSink(table.files, JournalSource(address, "fail"))
+    sink = JournalSink(table.files, journal_by_hand(world))
     for number in range(2):
         entry = JournalRange(Shard(world.namespace, "plain", 0), number, number + 1, 0)
         sink.add(world.spark.createDataFrame([entry.row()], RANGES), number)

@@ -18,7 +18,7 @@ from duebridge.store.wire.journal_entry import EntryHead
 from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
 from duebridge_connectors.spark.source.journal_offset import JournalRange, Offset
-from duebridge_connectors.spark.source.journal_reader import JournalStreamReader, _Rows, read_range
+from duebridge_connectors.spark.source.journal_reader import JournalStreamReader, _read, _Rows
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import store_address
 from tests.spark.by_hand import journal_by_hand, shipped
@@ -130,8 +130,8 @@ def test_journal_cut_after_it_was_planned_fails_and_does_not_shrink(world: World
     place = store_address(JournalOptions(store=world.url, namespace=world.namespace), None)
     planned = JournalRange(world.store("plain").shard, 0, 3, 0)
     with pytest.raises(JobFailed, match="1 after 0 were cut meanwhile"):
-        list(read_range(place, planned, "fail"))
-    batches = list(read_range(place, planned, "gap"))
+        list(_read(place, planned, "fail"))
+    batches = list(_read(place, planned, "gap"))
     kinds = [row["kind"] for batch in batches for row in batch.to_pylist()]
     assert kinds == ["gap", "accepted", "accepted"]
 

@@ -45,8 +45,8 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
 
     def get_connection(self, node_id: Any, timeout_ms: float | None = None, **how: Any) -> Any:
         """Leave half of the time to bootstrap to the other servers; kafka-python leaves none."""
-        others = len(self._all_bootstraps()) > 1
-        if timeout_ms is not None and others and self.cluster.is_bootstrap(node_id):
+        has_others = len(self._all_bootstraps()) > 1
+        if timeout_ms is not None and has_others and self.cluster.is_bootstrap(node_id):
             timeout_ms /= 2
         return super().get_connection(node_id, timeout_ms, **how)
 

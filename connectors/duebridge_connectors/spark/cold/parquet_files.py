@@ -8,9 +8,10 @@ many days: its row groups have statistics of due, so a reader of an hour reads f
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -34,6 +35,8 @@ from duebridge_connectors.spark.files.location import FileLocation, location_of
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
+
+Part = TypeVar("Part", pa.RecordBatch, pa.Table)
 
 FILE_BYTES = 64 * 1024 * 1024  # of rows in the memory of a task
 GROUP_BYTES, GROUP_ROWS = 4 * 1024 * 1024, 10_000  # of a row group: what an hour's reader reads
@@ -96,30 +99,32 @@ def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.R
             WantedRows(from_ms, until_ms, ids, share, read.shares),
         )
     )
-    gathered: list[pa.Table] = []
-    for table in tables:
-        gathered.append(table)
-        if sum(part.num_rows for part in gathered) >= BATCH_ROWS:
-            yield from pa.concat_tables(gathered).combine_chunks().to_batches(BATCH_ROWS)
-            gathered = []
-    if gathered:
+    for gathered in _gathered(tables, attrgetter("num_rows"), BATCH_ROWS):
         yield from pa.concat_tables(gathered).combine_chunks().to_batches(BATCH_ROWS)
 
 
 def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield rows with the columns of the tier, up to `FILE_BYTES` at a time."""
-    gathered: list[pa.RecordBatch] = []
-    size = 0
     schema = arrow_schema(COLD)
+    there = (part for part in parts if part.num_rows)
+    for gathered in _gathered(there, attrgetter("nbytes"), FILE_BYTES):
+        yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
+
+
+def _gathered(
+    parts: Iterable[Part], size_of: Callable[[Part], int], enough: int
+) -> Iterator[list[Part]]:
+    """Yield parts together once their sizes sum up to enough, and what is left at the end."""
+    gathered: list[Part] = []
+    size = 0
     for part in parts:
-        if part.num_rows:
-            gathered.append(part)
-            size += part.nbytes
-        if size >= FILE_BYTES:
-            yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
+        gathered.append(part)
+        size += size_of(part)
+        if size >= enough:
+            yield gathered
             gathered, size = [], 0
     if gathered:
-        yield pa.Table.from_batches(gathered).select(schema.names).cast(schema)
+        yield gathered
 
 
 def new_file(batch: str, rows: pa.Table) -> str:

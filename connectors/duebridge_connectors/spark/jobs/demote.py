@@ -30,14 +30,12 @@ from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, wr
 from duebridge_connectors.spark.cold.sweep import check_recent
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
 from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
+from duebridge_connectors.spark.rows.arrow import epoch_ms
 from duebridge_connectors.spark.rows.schema import COLD
-from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.option_names import spark_options
 from duebridge_connectors.spark.source.planning import plan_read
 from duebridge_connectors.spark.source.slices import StoreSlice
 from duebridge_connectors.spark.source.store_reader import StoreReader
-
-_MS = pa.timestamp("ms", "UTC")
 
 
 class DemoteSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,15 +124,14 @@ def copy_slices(
     """Read the slices of these numbers, and write them as `write_files`; raises as the reader."""
     chosen = (slices[row["id"]] for rows in numbers for row in rows.to_pylist())
     pages = (page for each in chosen for page in reader.read(each))
-    with message_first():
-        yield from write_files(batch, (as_cold(page, batch.name) for page in pages))
+    return write_files(batch, (as_cold(page, batch.name) for page in pages))
 
 
 def as_cold(packed: pa.RecordBatch, batch: str) -> pa.RecordBatch:
     """Return the readable rows of a page of the store as rows of a batch of the tier."""
     rows = packed.filter(pc.is_valid(packed.column("blob")))
     instants = {
-        f"{name}_ms": pc.fill_null(rows.column(name).cast(_MS).cast(pa.int64()), 0)
+        f"{name}_ms": epoch_ms(rows.column(name))
         for name in ("due_at", "scheduled_at", "expires_at")
     }
     same = {name: rows.column(name) for name in COLD.names if name in rows.schema.names}

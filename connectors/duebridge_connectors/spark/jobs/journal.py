@@ -12,7 +12,6 @@ before its commit are named by nobody, and the job tidy removes them.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -22,10 +21,9 @@ from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
 from duebridge_connectors.spark.source.journal_offset import JournalRange
-from duebridge_connectors.spark.source.journal_reader import read_range
-from duebridge_connectors.spark.source.message_first import message_first
+from duebridge_connectors.spark.source.journal_reader import JournalStreamReader
 from duebridge_connectors.spark.source.options import journal_options
-from duebridge_connectors.spark.source.planning import StoreAddress, given_store
+from duebridge_connectors.spark.source.planning import given_store
 from duebridge_connectors.spark.table.journal_files import WRITTEN, JournalFile, write_days
 from duebridge_connectors.spark.table.journal_landed import take_over
 from duebridge_connectors.spark.table.journal_progress import JournalProgress
@@ -78,14 +76,14 @@ def run_journal(
     raises Spark's own exception; a further run continues there.
     """
     given = {name: str(value) for name, value in options.items()}
-    parsed = journal_options({**given, "stream": "journal"})
+    parsed = journal_options({**given, "stream": "journal", "content": "entries"})
     target = JournalTable(Stores.of_file(parsed.config).place(table))
     if takes_over:
         take_over(target)
     target.check_taken_over()
     address = given_store(parsed)
     progress = JournalProgress(address, parsed.route, target)
-    sink = JournalSink(target, JournalSource(address, parsed.on_trim), on_batch, progress)
+    sink = JournalSink(target, JournalStreamReader(parsed, address, ()), on_batch, progress)
     begun_ms = address.now_ms()
     ranges = stream_journal(spark, **{**given, "content": "ranges"})
     writer = ranges.writeStream.foreachBatch(sink.add)
@@ -107,25 +105,18 @@ def read_journal(spark: SparkSession, table: FileLocation | str) -> DataFrame:
     return spark.read.format("delta").load(found.root)
 
 
-class JournalSource(NamedTuple):
-    """Where tasks read entries, and what they do about those that were cut meanwhile."""
-
-    address: StoreAddress
-    on_trim: str
-
-
 class JournalSink:
     """Appends the batches of one query, which are ranges of entries, to a table."""
 
     def __init__(
         self,
         table: JournalTable,
-        source: JournalSource,
+        reader: JournalStreamReader,
         on_batch: Callable[[JournalSummary], None] = lambda _: None,
         progress: JournalProgress | None = None,
     ) -> None:
         self._table = table
-        self._source = source
+        self._reader = reader
         self._on_batch = on_batch
         self._progress = progress
         self._done = JournalSummary(table.root)
@@ -136,7 +127,7 @@ class JournalSink:
         before = self._table.begun(query)
         if number <= before.batch(query):
             return
-        files = _written(self._table.place, self._source, ranges)
+        files = _written(self._table.place, self._reader, ranges)
         until_ms = self._progress.complete_until_ms(number) if self._progress else 0
         before.commit(query, number, files, until_ms)
         self._done = self._done.with_batch(files)
@@ -150,19 +141,22 @@ class JournalSink:
         return msgspec.structs.replace(self._done, table_files=now.files, table_rows=now.rows)
 
 
-def _written(root: FileLocation, source: JournalSource, ranges: DataFrame) -> list[JournalFile]:
+def _written(
+    root: FileLocation, reader: JournalStreamReader, ranges: DataFrame
+) -> list[JournalFile]:
     """Write rows to files by tasks, one for each core at most: each writes a file of its own."""
     tasks = ranges.sparkSession.sparkContext.defaultParallelism
-    copy = partial(copy_ranges, source, root, datetime.now(UTC).date())
+    copy = partial(copy_ranges, reader, root, datetime.now(UTC).date())
     written = ranges.coalesce(tasks).mapInArrow(copy, WRITTEN).collect()
     return [msgspec.convert(row.asDict(), JournalFile) for row in written]
 
 
 def copy_ranges(
-    source: JournalSource, root: FileLocation, found_on: date, ranges: Iterator[pa.RecordBatch]
+    reader: JournalStreamReader,
+    root: FileLocation,
+    found_on: date,
+    ranges: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Read the entries of ranges, and write them as `write_days`; raises as `read_range`."""
+    """Read the entries of ranges, and write them as `write_days`; raises as the reader."""
     found = (JournalRange.of(row) for batch in ranges for row in batch.to_pylist())
-    with message_first():
-        rows = (rows for each in found for rows in read_range(source.address, each, source.on_trim))
-        yield from write_days(root, found_on, rows)
+    return write_days(root, found_on, (rows for each in found for rows in reader.read(each)))

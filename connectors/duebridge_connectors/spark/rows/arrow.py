@@ -84,6 +84,11 @@ def timestamp_ms(instant_ms: int) -> pa.Scalar:
     return pa.scalar(instant_ms, _MS)
 
 
+def epoch_ms(column: Any) -> Any:
+    """Return a column of timestamps as epoch ms, 0 for null."""
+    return pc.fill_null(column.cast(_MS).cast(pa.int64()), 0)
+
+
 def arrow_schema(columns: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark expects from a reader of these columns."""
     return to_arrow_schema(columns, timezone="UTC")

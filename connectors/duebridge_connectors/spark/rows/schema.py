@@ -95,9 +95,9 @@ JOURNAL = _columns("kind at route shard sequence position id due_at attempt reas
 RANGES = _columns("namespace route shard after until lost_entries epoch")
 
 
-def check_stream_columns(schema: StructType) -> None:
+def check_stream_columns(schema: StructType, columns: StructType) -> None:
     """Raise `ConfigError` where a stream was loaded with the columns of the store."""
-    if schema.fieldNames() not in (JOURNAL.fieldNames(), RANGES.fieldNames()):
+    if schema.fieldNames() != columns.fieldNames():
         raise ConfigError(
             "readStream: expected the columns of the journal, the only stream; got those of the"
             ' store; use format("duebridge_journal"), or option("stream", "journal")'

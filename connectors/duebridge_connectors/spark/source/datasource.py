@@ -125,7 +125,7 @@ class DuebridgeJournal(DataSource):
 
         warn_of_former(self.options)
         try:
-            check_stream_columns(schema)
+            check_stream_columns(schema, self.schema())
             return JournalStreamReader(*plan_journal(self.options))
         except BridgeError as error:
             return RefusedStream(error)

@@ -61,14 +61,17 @@ class _RangeReader:
         self._target: Ends | None = None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range, as `read_range` does, or what range it is."""
+        """Yield the rows of a range, or what range it is.
+
+        Entries cut since planning raise `JobFailed`, or become a gap row.
+        """
         if not isinstance(partition, JournalRange):  # Spark asks for one even if there is none
             return
         if self._options.content == "ranges":
             yield record_batch(arrow_schema(RANGES), [partition.row()])
             return
         with message_first():
-            yield from read_range(self._address, partition, self._options.on_trim)
+            yield from _read(self._address, partition, self._options.on_trim)
 
     def _ends(self, start: Offset | None = None) -> Ends:
         """Return the ends of all journals; raises `StoreError` for one that went back."""
@@ -151,10 +154,7 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         """Do nothing: no connection stays open."""
 
 
-def read_range(
-    address: StoreAddress, partition: JournalRange, on_trim: str
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range; entries cut since planning raise `JobFailed`, or are a gap row."""
+def _read(address: StoreAddress, partition: JournalRange, on_trim: str) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(JOURNAL)
     if partition.lost:
         yield record_batch(schema, [_gap(partition.shard, partition.after, partition.lost)])

@@ -223,7 +223,7 @@ class Loader:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Let no garbage be sought among thousands of rows, which are in no circle: it takes longer."""
+    """Pause the garbage collector, which would scan thousands of rows that form no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
