@@ -23,8 +23,9 @@ HEADERS = "headers array<struct<key: string, value: binary>>"
 RECORDS = "key binary, value binary, topic string, partition int, offset bigint,"
 RECORDS += f" timestamp timestamp, timestampType int, {HEADERS}"
 DELAYS = ("15m", "2.5s", "0.0001s", "3d", " 1h ", "0ms", "1.000000001s", "999999999999ms", "2w")
-DELAYS += ("1h30m", "1d0.5s0.0001ms")
-UNREADABLE = ("15", "x", "", " ", "-1s", "1e3s", "5 m", "30m1h", "1h30")
+DELAYS += ("1h30m", "1d0.5s0.0001ms", "1234567890ms", "007d")
+UNREADABLE = ("15", "x", "", " ", "-1s", "1e3s", "5 m", "30m1h", "1h30", "+1s", "1.s", "s", "1sm")
+UNREADABLE += ("999999999w", "999999999999w", "15000000000w15000000000d")
 
 Header = tuple[str, bytes | None]
 
@@ -38,6 +39,7 @@ def records(spark: SparkSession, *headers: list[Header] | None) -> DataFrame:
 
 def test_records_keep_value_key_and_headers_under_an_id_of_their_place(spark: SparkSession) -> None:
     kept: list[Header] = [("a", b"1"), ("a", None), ("b", b"\xff")]
+    kept += [("my-x-route", b"r"), ("X-Delay", b"1h")]
     ours: list[Header] = [("x-route", b"r"), ("X-Attempt", b"1"), ("x-dlq-reason", b"expired")]
     found = envelopes_of_records(records(spark, kept + ours, None), "T-1", {"delay": "'1h'"})
     rows = [("T-1:3:7", b"v", b"k", kept, "1h"), ("T-1:3:8", b"v", b"k", None, "1h")]

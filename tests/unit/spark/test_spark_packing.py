@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
-from duebridge.limits import EndBroker, RouteLimits
+from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, EndBroker, RouteLimits
 from duebridge.ports import discovery
 from duebridge.store.wire.record import pack_row
 from duebridge_connectors.memory import Memory
@@ -140,6 +140,25 @@ def test_pack_of_any_row_is_what_the_long_way_gives(
         assert packing.rows == expected
         assert packing.refusals.keys() == {n for n, row in enumerate(expected) if row is None}
         assert all(packing.refusals.values())
+
+
+ALMOST = b"x" * (MAX_HEADER_BYTES - 1)
+MANY_HEADERS: list[list[tuple[str, bytes | None]]] = [
+    [("n", ALMOST)],
+    [("ü", ALMOST)],
+    [("n", ALMOST[:-10]), ("n", None)],
+    [("n", b"")] * MAX_HEADERS,
+    [("n", None)] * (MAX_HEADERS + 1),
+    [("n", None), ("x-attempt", b"")],
+]
+
+
+def test_pack_of_as_many_headers_as_allowed_takes_them_and_refuses_more() -> None:
+    fields = dict.fromkeys(TYPES) | {"id": "a", "body": b"", "delay": "1s"}
+    given_rows = [fields | {"headers": headers} for headers in MANY_HEADERS]
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch_of(given_rows))
+    assert packing.rows == [the_long_way(row, limits("memory")) for row in given_rows]
+    assert packing.refusals.keys() == {1, 2, 4, 5}
 
 
 def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:

@@ -43,10 +43,7 @@ def header_rows(batch: pa.RecordBatch) -> list[tuple[tuple[str, HeaderValue], ..
     column = column_or_none(batch, "headers")
     if column is None:
         return [None] * batch.num_rows
-    if pa.types.is_map(column.type):
-        names, of_headers = column.keys, column.items
-    else:
-        names, of_headers = column.values.flatten()
+    names, of_headers = names_and_values(column)
     pairs = list(zip(names.to_pylist(), of_headers.to_pylist(), strict=True))
     ends = column.offsets.to_pylist()
     found: list[tuple[tuple[str, HeaderValue], ...] | None] = [
@@ -56,6 +53,23 @@ def header_rows(batch: pa.RecordBatch) -> list[tuple[tuple[str, HeaderValue], ..
         return found
     valid = column.is_valid().to_pylist()
     return [value if is_valid else None for value, is_valid in zip(found, valid, strict=True)]
+
+
+def names_and_values(headers: Any) -> tuple[Any, Any]:
+    """Return the names of all rows' headers, and their values, one after the other."""
+    if pa.types.is_map(headers.type):
+        return headers.keys, headers.items
+    names, of_headers = headers.values.flatten()
+    return names, of_headers
+
+
+def sums(lists: Any, numbers: Any) -> Any:
+    """Return for each of these lists the sum of its part of `numbers`, which has no null."""
+    until = pa.concat_arrays(
+        [pa.array([0], pa.int64()), pc.cumulative_sum(numbers.cast(pa.int64()))]
+    )
+    ends = until.take(lists.offsets)
+    return pc.subtract(ends[1:], ends[:-1])
 
 
 def column_or_none(batch: pa.RecordBatch, name: str) -> Any:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duebridge.durations import LIKE_SECONDS, MAX_MS, parse_duration_ms
-from duebridge.envelope import Envelope, Headers, Instant, Target
+from duebridge.envelope import OTHER_VALUE_BYTES, Envelope, Instant, Target
 from duebridge.errors import EnvelopeError
 from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits, with_whole_target
 from duebridge.store.wire.record import HASH_BYTES, PackedRow, pack_row
@@ -27,7 +27,6 @@ from duebridge_connectors.spark.rows.schema import PROPERTIES, is_packed
 
 MAX_ID_BYTES = 255
 MAX_CACHED = 10_000
-UTF8_BYTES = 4  # of a character, at most
 _SELDOM = ("max_attempts", "remember", "target", *PROPERTIES)
 _DOUBTFUL = Instant(-1, relative=False)  # an expiry that needs the full path
 
@@ -50,7 +49,7 @@ class Packer:
         route = self._route = limits.route
         self._horizon_ms = max(horizon_ms, route.remember)
         self._id_columns = id_columns
-        self._header_names: set[str] = set()  # accepted on the full path
+        self._header_names: dict[str | None, bool] = {}  # whether an envelope may have it
         self._instants: dict[str | timedelta, Instant | None] = {}
 
     def pack(self, batch: pa.RecordBatch) -> PackedBatch:
@@ -97,7 +96,7 @@ class Packer:
             strict=True,
         ):
             may_go = is_plain and envelope_id and due and expires is not _DOUBTFUL
-            if not may_go or (headers and not self._are_plain(headers)):
+            if not may_go:
                 yield None
                 continue
             envelope = Envelope(
@@ -112,6 +111,9 @@ class Packer:
         if not self._id_columns:
             ids = batch.column("id")
             checks += [arrow.has_size(ids, 1, MAX_ID_BYTES), pc.ascii_is_printable(ids)]
+        headers = arrow.column_or_none(batch, "headers")
+        if headers is not None:
+            checks.append(self._have_plain_headers(headers))
         columns = (arrow.column_or_none(batch, name) for name in _SELDOM)
         checks += [pc.is_null(column) for column in columns if column is not None]
         return pc.fill_null(reduce(pc.and_, checks), False).to_pylist()  # type: ignore[no-any-return]
@@ -152,21 +154,42 @@ class Packer:
             return False
         return True
 
-    def _are_plain(self, headers: Headers) -> bool:
-        known, size = self._header_names, 0
-        for name, value in headers:
-            if name not in known:
+    def _have_plain_headers(self, headers: Any) -> Any:
+        """Return which rows have only headers that an envelope may have, or none."""
+        names, of_headers = arrow.names_and_values(headers)
+        strange = [name for name in pc.unique(names).to_pylist() if not self._may_have(name)]
+        sizes = pc.fill_null(pc.binary_length(of_headers), OTHER_VALUE_BYTES)
+        sizes = pc.add(pc.fill_null(pc.binary_length(names), 0), sizes)
+        counts = arrow.sums(headers, pc.is_in(names, pa.array(strange, names.type)))
+        checks = (
+            pc.equal(counts, 0),
+            pc.less_equal(arrow.sums(headers, sizes), MAX_HEADER_BYTES),
+            pc.less_equal(pc.fill_null(pc.list_value_length(headers), 0), MAX_HEADERS),
+        )
+        return reduce(pc.and_, checks)
+
+    def _may_have(self, name: str | None) -> bool:
+        """Whether an envelope is accepted with this header; asked once for each name."""
+        known = self._header_names
+        if name not in known:
+            if len(known) >= MAX_CACHED:
                 return False
-            size += len(name) + (len(value) if isinstance(value, str | bytes) else UTF8_BYTES)
-        return len(headers) <= MAX_HEADERS and size * UTF8_BYTES <= MAX_HEADER_BYTES
+            known[name] = self._is_accepted(name)
+        return known[name]
+
+    def _is_accepted(self, name: Any) -> bool:
+        try:
+            one = Envelope.new(b"", id="header", key=b"", delay="0s", headers=[(name, b"")])
+            self._limits.check(with_whole_target(one, self._route))
+        except EnvelopeError:
+            return False
+        return True
 
     def _pack_fully(self, envelope_id: str | None, fields: "_RowFields", index: int) -> PackedRow:
         if envelope_id is None:
             raise EnvelopeError("id: expected text; got null")
         envelope = with_whole_target(fields.envelope(envelope_id, index), self._route)
         self._limits.check(envelope)
-        if len(self._header_names) < MAX_CACHED:
-            self._header_names.update(name for name, _ in envelope.headers)
         row = pack_row(envelope, self._horizon_ms)
         return row._replace(remember_ms=max(row.remember_ms, self._horizon_ms))
 

@@ -1,11 +1,13 @@
 """Rows of any input, and records of a Kafka topic, as the writer's columns."""
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
-from duebridge.durations import MS_PER_UNIT
+from duebridge.durations import MAX_MS, MS_PER_UNIT
 from duebridge.headers import RESERVED, RESERVED_PREFIX
 from duebridge_connectors.spark.rows.schema import GIVEN_COLUMNS, PACKED_COLUMNS
 
@@ -28,10 +30,12 @@ def select_columns(
 
 
 # As in duebridge.durations, with at most the digits that a Spark decimal can multiply.
+_FEW_DIGITS = 9
 _DIGITS = r"[0-9]{1,12}(?:\.[0-9]{1,9})?"
 _PART = rf"({_DIGITS})(ms|[wdhms])"
 _DURATION = rf"^\s*(?=[0-9]){''.join(f'(?:{_DIGITS}{unit})?' for unit in MS_PER_UNIT)}\s*$"
 _NUMBER = "decimal(21,9)"
+_LETTERS = "".join(sorted(set("".join(MS_PER_UNIT))))
 
 
 def envelopes_of_records(
@@ -73,10 +77,13 @@ def with_due(
     found: dict[str, Column] = {}
     instants: list[Column] = []
     if delay_header is not None:
+        delay, delay_ms = F.col("_delay"), F.col("_delay_ms")
         rows = rows.withColumn("_delay", header_text(F.lit(delay_header)))
-        rows = rows.withColumn("_delay_ms", _ms(F.col("_delay")))
-        found["delay"] = F.when(F.col("_delay_ms").isNull(), F.col("_delay"))
-        instants.append(F.unix_millis("timestamp") + F.col("_delay_ms"))
+        rows = rows.withColumn("_delay_number", F.rtrim(delay, F.lit(_LETTERS)))
+        rows = rows.withColumn("_delay_ms", _ms(delay, F.col("_delay_number")))
+        is_valid = F.coalesce(delay_ms <= MAX_MS, F.lit(False))
+        found["delay"] = F.when(~is_valid, delay)
+        instants.append(F.when(is_valid, F.unix_millis("timestamp") + delay_ms))
     if due_header is not None:
         instants.append(header_text(F.lit(due_header)).try_cast("bigint"))
     if instants:
@@ -84,16 +91,32 @@ def with_due(
     return rows, found
 
 
-def _ms(text: Column) -> Column:
-    """Return a duration in ms, each of its parts rounded up; null for none."""
-    units = F.create_map(*(F.lit(part) for pair in MS_PER_UNIT.items() for part in pair))
+def _ms(text: Column, number: Column) -> Column:
+    """Return a duration in ms, null for none; `number` is the text without letters at its end.
+
+    One part of few digits, as nearly every delay is, costs a tenth of the patterns.
+    """
+    unit = F.substring(text, F.length(number) + 1, F.length(text))
+    is_short = F.length(number).between(1, _FEW_DIGITS)
+    is_short &= F.rtrim(number, F.lit("0123456789")) == ""
+    short = number.try_cast("bigint") * _ms_per_unit()[unit]
+    return F.when(is_short & unit.isin(*MS_PER_UNIT), short).otherwise(_ms_of_parts(text))
+
+
+def _ms_per_unit() -> Column:
+    return F.create_map(*(F.lit(part) for pair in MS_PER_UNIT.items() for part in pair))
+
+
+def _ms_of_parts(text: Column) -> Column:
+    """Return a duration in ms, each of its parts rounded up; null for none, and for too long."""
 
     def part_ms(part: Column) -> Column:
         number, unit = (F.regexp_extract(part, _PART, group) for group in (1, 2))
-        return F.ceil(number.try_cast(_NUMBER) * units[unit]).cast("bigint")
+        return F.ceil(number.try_cast(_NUMBER) * _ms_per_unit()[unit]).try_cast("bigint")
 
     parts = F.regexp_extract_all(text, F.lit(_PART), F.lit(0))
-    total = F.aggregate(parts, F.lit(0).cast("bigint"), lambda sum_ms, part: sum_ms + part_ms(part))
+    none = F.lit(0).cast("bigint")
+    total = F.aggregate(parts, none, lambda sum_ms, part: F.try_add(sum_ms, part_ms(part)))
     return F.when(text.rlike(_DURATION), total)
 
 
@@ -105,14 +128,20 @@ def with_header(frame: DataFrame) -> DataFrame:
 
 
 def forwarded_headers(headers: Column, *others: str) -> Column:
-    """Return headers without those that duebridge sets, and without `others`."""
+    """Return headers without those that duebridge sets, and without `others`.
+
+    Headers are looked at one by one only where some of these names occurs at all: Spark interprets
+    a lambda, but compiles the search.
+    """
     taken = [*sorted(RESERVED), *others]
 
     def is_carried(header: Column) -> Column:
         name = F.lower(header["key"])
         return ~(name.isin(taken) | name.startswith(RESERVED_PREFIX))
 
-    return F.filter(headers, is_carried)
+    names = F.lower(F.concat_ws("\n", headers["key"]))
+    some = reduce(or_, (F.contains(names, F.lit(name)) for name in [*taken, RESERVED_PREFIX]))
+    return F.when(some, F.filter(headers, is_carried)).otherwise(headers)
 
 
 def header_text(name: Column) -> Column:
@@ -120,5 +149,5 @@ def header_text(name: Column) -> Column:
 
     For one header this costs a tenth of `with_header`.
     """
-    of_name = F.filter("headers", lambda header: header["key"] == name)
-    return F.try_element_at(of_name, F.lit(-1))["value"].cast("string")
+    names, values = (F.reverse(F.col("headers")[field]) for field in ("key", "value"))
+    return F.get(values, F.array_position(names, name) - 1).cast("string")
