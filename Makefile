@@ -7,7 +7,7 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
 PARALLEL ?= -n 4 --dist loadfile
 PINNED := --no-annotate --constraint requirements.lock
 
-.PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-release test-k8s tools
+.PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-release test-k8s tools spark-classes
 
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,14 +21,14 @@ demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a ve
 demo-spark: venv ## a year of flights through Spark: cold tier, one day delivered, report, verdict
 	@$(VENV)/python deploy/demo/spark_demo.py
 
-test: venv services-up tools ## lint, and every test on real services
+test: venv services-up tools spark-classes ## lint, and every test on real services
 	@$(MAKE) --no-print-directory lint
 	$(VENV)/pytest $(PARALLEL) $(TESTS)
 
 test-unit: venv ## the tests that need no service
 	$(VENV)/pytest tests/unit $(TESTS)
 
-test-long: venv services-up ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
+test-long: venv services-up spark-classes ## the tests that take long: a Spark cluster, jobs as commands, every state of a small world
 	$(VENV)/pytest -m long $(PARALLEL) $(TESTS)
 
 test-release: venv ## a release's steps, which sign with a key of the test's; a worker on an emulated arm64
@@ -91,3 +91,6 @@ services-down: ## stop what services-up started
 
 tools: ## Prometheus' programs and Chromium, for the tests of alerts, dashboard and console
 	@$(SERVICES) tools
+
+spark-classes: venv services-up ## an archive of Spark's classes, with which the tests' sessions start faster
+	@$(VENV)/python -m tests.support.spark_java

@@ -12,9 +12,10 @@ from pyspark.sql import SparkSession
 
 from duebridge_connectors.spark.delta_reader import delta_settings
 from tests.spark.cold.cold_route import ColdRoute
-from tests.spark.world import COMPILED_ONCE, Topics, World
+from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
 from tests.support.kafka.kafka_broker import KafkaBroker
+from tests.support.spark_java import JAVA_OPTIONS
 
 GIVE_UP_S = 600  # a job or two: seconds, or minutes on a busy machine
 
@@ -42,7 +43,7 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     session = (
         SparkSession.builder.master("local[2,4]")
         .config(map=delta_settings({"spark.jars": kafka_jars}))
-        .config("spark.driver.extraJavaOptions", f"{COMPILED_ONCE} -XX:+UseParallelGC")
+        .config("spark.driver.extraJavaOptions", f"{JAVA_OPTIONS} -XX:+UseParallelGC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", 2)

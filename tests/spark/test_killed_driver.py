@@ -22,9 +22,10 @@ from duebridge_connectors.spark.session import deferred_interrupts, quiet_py4j
 from tests.spark.cold.cold_route import ColdRoute
 from tests.spark.driver import Jobs, all_due_in_a_month, prepared
 from tests.spark.test_replay import dead
-from tests.spark.world import LATER_MS, SHORT_LIVED, Sent, Topics, World
+from tests.spark.world import LATER_MS, Sent, Topics, World
 from tests.support.command import ENVIRONMENT
 from tests.support.servers import wait_until
+from tests.support.spark_java import OF_COMMANDS
 
 ROWS = 2000  # of each job: at the driver's rate 200 s, longer than the test waits
 LOG_SHOWN = 20_000  # characters, of the driver that did not get there
@@ -98,7 +99,7 @@ class Driver(NamedTuple):
 def killed_driver(world: World, *words: str) -> Iterator[Driver]:
     """Run the driver, which dies at the end of the block."""
     program = [sys.executable, "-m", "tests.spark.driver", world.config, str(world.home), *words]
-    path, env = world.home / "driver.log", ENVIRONMENT | SHORT_LIVED
+    path, env = world.home / "driver.log", ENVIRONMENT | OF_COMMANDS
     with path.open("wb") as log:
         driver = subprocess.Popen(program, stdout=log, stderr=log, env=env, start_new_session=True)
     try:

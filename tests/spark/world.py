@@ -24,14 +24,10 @@ from duebridge_connectors.spark.source.loader import Summary
 from tests.support.command import ENVIRONMENT, FORKS, Done
 from tests.support.desk import remembering
 from tests.support.kafka.kafka_broker import KafkaBroker
+from tests.support.spark_java import JAVA_SAYS, OF_COMMANDS
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
 COMMAND_WITHIN_S = 240.0  # a session of its own, on a busy machine
-# A Java that lives for seconds compiles once: a command takes a third less. Its code cache, 48 MB
-# unless told, is full after some 200 queries; Java then fails in any thread.
-COMPILED_ONCE = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-SHORT_LIVED = {"SPARK_SUBMIT_OPTS": COMPILED_ONCE}
-JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
 SHARDS = {"split": 4, "cold": 2}
 CONFIG = """
 version: 1
@@ -93,7 +89,7 @@ class World:
     def command(self, *words: str, **more: str) -> Done:
         """Run `duebridge` to its end; `more` are variables of its environment."""
         given = ["--config", self.config, *words]
-        env = ENVIRONMENT | SHORT_LIVED | more
+        env = ENVIRONMENT | OF_COMMANDS | more
         code, out, err = FORKS.run(given, b"", self.home, env, COMMAND_WITHIN_S)
         return Done(code, out.decode(), err.decode().removeprefix(JAVA_SAYS))
 

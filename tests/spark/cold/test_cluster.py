@@ -17,13 +17,14 @@ import yaml
 import duebridge_connectors.spark
 from tests.spark.cold import on_cluster, on_executors
 from tests.spark.source.test_rows import rejected
-from tests.spark.world import LATER_MS, SHORT_LIVED, World
+from tests.spark.world import LATER_MS, World
 from tests.support.servers import free_port, wait_until
+from tests.support.spark_java import OF_COMMANDS
 
 SPARK = Path(pyspark.__file__).parent
 SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit.py"
 ENVIRONMENT = {
-    **(os.environ | SHORT_LIVED),
+    **(os.environ | OF_COMMANDS),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYSPARK_PYTHON": sys.executable,
 }

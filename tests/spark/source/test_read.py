@@ -21,9 +21,10 @@ from duebridge_connectors.spark.source.planning import plan_read
 from duebridge_connectors.spark.source.slices import StoreSlice
 from duebridge_connectors.spark.source.store_reader import FilteringReader, StoreReader
 from tests.spark.by_hand import read_by_hand
-from tests.spark.world import COMMAND_WITHIN_S, LATER_MS, SHORT_LIVED, World, setting
+from tests.spark.world import COMMAND_WITHIN_S, LATER_MS, World, setting
 from tests.support.command import ENVIRONMENT
 from tests.support.servers import redis_server
+from tests.support.spark_java import OF_COMMANDS
 
 
 def numbered(count: int) -> list[str]:
@@ -296,7 +297,7 @@ with opened_session("former names") as spark:
 def test_read_by_the_former_name_of_an_option_warns_on_the_console_and_reads(world: World) -> None:
     world.schedule("split", "a", "b")
     command = [sys.executable, "-c", A_FORMER_NAME, world.url, world.namespace]
-    env = ENVIRONMENT | SHORT_LIVED | {"PYSPARK_PYTHON": sys.executable}
+    env = ENVIRONMENT | OF_COMMANDS | {"PYSPARK_PYTHON": sys.executable}
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, check=True, timeout=COMMAND_WITHIN_S
     )

@@ -1,0 +1,85 @@
+"""How the tests' Spark sessions start Java, and the archive of classes that they share.
+
+    make spark-classes ─▶ a session that does a little of everything ─▶ .services/spark-classes.jsa
+
+Loading Spark's classes is half the work of a session that lives for seconds; with the archive
+(class data sharing, JEP 350) Java maps them from a file. Without it, or with that of another Java
+or Spark, the tests pass too, but take longer.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from hashlib import sha256
+from tempfile import TemporaryDirectory
+
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from tests.support.checkout import ROOT
+
+ARCHIVE = ROOT / ".services" / "spark-classes.jsa"
+# A Java that lives for seconds compiles once: a command takes a third less. Its code cache, 48 MB
+# unless told, is full after some 200 queries; Java then fails in any thread.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # of an archive that does not fit
+if ARCHIVE.exists():
+    JAVA_OPTIONS += f" -XX:SharedArchiveFile={ARCHIVE} {QUIET}"
+JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
+OF_COMMANDS = {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS}
+SETTINGS = {
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def main() -> None:
+    """Write the archive, unless it is there for this Java and this Spark."""
+    if shutil.which("java") is None:
+        return
+    java = subprocess.run(["java", "-version"], capture_output=True, check=True).stderr
+    fits = sha256(java + pyspark.__file__.encode() + pyspark.__version__.encode()).hexdigest()
+    made_for = ARCHIVE.with_suffix(".for")
+    if ARCHIVE.exists() and made_for.exists() and made_for.read_text() == fits:
+        return
+    sys.stderr.write("spark-classes: writing an archive for the tests' sessions, once\n")
+    ARCHIVE.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "tests.support.spark_java", "classes"]
+    options = f"-XX:ArchiveClassesAtExit={ARCHIVE} {QUIET}"
+    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    env = os.environ | own | {"SPARK_SUBMIT_OPTS": options}
+    done = subprocess.run(words, cwd=ROOT, env=env, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.stderr.write(f"spark-classes: the tests go without:\n{done.stderr}\n")
+        ARCHIVE.unlink(missing_ok=True)
+    else:
+        made_for.write_text(fits)
+
+
+def load_classes() -> None:
+    """Do a little of everything that the tests' sessions do."""
+    session = SparkSession.builder.master("local[2]").config(map=SETTINGS).getOrCreate()
+    made = session.range(100).selectExpr("id", "id % 7 AS part", "array(struct(id)) AS list")
+    with TemporaryDirectory() as home:
+        made.write.partitionBy("part").parquet(f"{home}/rows")
+        rows = session.read.parquet(f"{home}/rows")
+        sums = rows.groupBy("part").agg(F.sum("id").alias("sum"))
+        rows.join(sums, "part").orderBy("sum").write.json(f"{home}/sums")
+        rows.mapInArrow(lambda batches: batches, rows.schema).toArrow()
+        stream = session.readStream.schema(rows.schema).parquet(f"{home}/rows").writeStream
+        stream = stream.option("checkpointLocation", f"{home}/offsets").trigger(availableNow=True)
+        stream.foreachBatch(lambda batch, _: batch.collect()).start().awaitTermination()
+    with suppress(PySparkException):  # its options are missing
+        session.read.format("duebridge").load()
+    session.stop()
+
+
+if __name__ == "__main__":
+    load_classes() if sys.argv[1:] == ["classes"] else main()
