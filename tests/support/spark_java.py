@@ -23,12 +23,11 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from tests.support.checkout import ROOT
 
 ARCHIVE = ROOT / ".services" / "spark-classes.jsa"
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # of an archive that does not fit
+WITH_ARCHIVE = f"-XX:SharedArchiveFile={ARCHIVE} {QUIET}" if ARCHIVE.exists() else ""
 # A Java that lives for seconds compiles once: a command takes a third less. Its code cache, 48 MB
 # unless told, is full after some 200 queries; Java then fails in any thread.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # of an archive that does not fit
-if ARCHIVE.exists():
-    JAVA_OPTIONS += f" -XX:SharedArchiveFile={ARCHIVE} {QUIET}"
+JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m {WITH_ARCHIVE}"
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
 OF_COMMANDS = {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS}
 SETTINGS = {

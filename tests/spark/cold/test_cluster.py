@@ -19,12 +19,13 @@ from tests.spark.cold import on_cluster, on_executors
 from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 from tests.support.servers import free_port, wait_until
-from tests.support.spark_java import OF_COMMANDS
+from tests.support.spark_java import JAVA_OPTIONS, OF_COMMANDS, WITH_ARCHIVE
 
 SPARK = Path(pyspark.__file__).parent
 SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit.py"
 ENVIRONMENT = {
     **(os.environ | OF_COMMANDS),
+    "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
     "SPARK_LOCAL_IP": "127.0.0.1",
     "PYSPARK_PYTHON": sys.executable,
 }
@@ -109,7 +110,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def submitted(cluster: Cluster, home: Path, *words: str, **settings: str) -> Any:
     """Run spark-submit to its end; returns the object that was printed."""
-    given = {"spark.pyspark.python": sys.executable, **settings}
+    own = {"spark.pyspark.python": sys.executable, "spark.executor.extraJavaOptions": WITH_ARCHIVE}
+    given = own | settings
     program = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.url]
     program += ["--executor-memory", "512m"]
     for name, value in given.items():
