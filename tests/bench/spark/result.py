@@ -18,7 +18,7 @@ class Goal(NamedTuple):
 GOALS = {
     "schedule": Goal(100_000, 1_000_000),
     "read": Goal(None, 1_000_000),
-    "intake": Goal(45_000, 300_000),
+    "intake": Goal(45_000, 1_000_000),
     "demote": Goal(60_000, 500_000),
     "hydrate": Goal(60_000, 500_000),
     "journal": Goal(500_000, 5_000_000),
