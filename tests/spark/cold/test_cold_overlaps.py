@@ -12,8 +12,8 @@ from duebridge.store.cold.lease import ColdLease
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.replies import OccupyReply
 from duebridge_connectors.spark.cold import batches, compaction, filter_rebuild
-from duebridge_connectors.spark.cold.batches import finish_batches
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, SCHEDULED, ColdLog, Commit
+from duebridge_connectors.spark.cold.removal import finish_batches
 from duebridge_connectors.spark.cold.sweep import LEFT_MS
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.filesystem import open_filesystem

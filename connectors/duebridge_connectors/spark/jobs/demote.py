@@ -23,10 +23,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.errors import JobFailed
 from duebridge.store.cold.lease import ColdLease
-from duebridge_connectors.spark.cold.batches import finish_batches, written_batch
+from duebridge_connectors.spark.cold.batches import commit_of
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
 from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
 from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_files
+from duebridge_connectors.spark.cold.removal import finish_batches
 from duebridge_connectors.spark.cold.sweep import check_recent
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier
 from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
@@ -101,7 +102,7 @@ def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None
     options = {"config": config, "route": tier.route.name, "state": "pending", "content": "packed"}
     given = spark_options({**options, "due_after": beyond_ms, "page": 1000})
     written = copied_slices(spark, StoreReader(*plan_read(given)), ColdBatch(tier.log.root, batch))
-    copied = written_batch(tier, written, DEMOTED, batch)
+    copied = commit_of(tier, written, DEMOTED, batch)
     return copied if copied.rows else None
 
 

@@ -19,10 +19,11 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.store.cold.lease import ColdLease
-from duebridge_connectors.spark.cold.batches import finish_batches, write_batch
+from duebridge_connectors.spark.cold.batches import write_batch
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, Commit
 from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
 from duebridge_connectors.spark.cold.parquet_files import write_table
+from duebridge_connectors.spark.cold.removal import finish_batches
 from duebridge_connectors.spark.cold.tier import (
     Tier,
     drop_marks,
