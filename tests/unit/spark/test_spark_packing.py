@@ -153,10 +153,13 @@ MANY_HEADERS: list[list[tuple[str, bytes | None]]] = [
 ]
 
 
-def test_pack_of_as_many_headers_as_allowed_takes_them_and_refuses_more() -> None:
+@pytest.mark.parametrize("kind", [TYPES["headers"], pa.map_(pa.string(), pa.binary())])
+def test_pack_of_as_many_headers_as_allowed_takes_them_and_refuses_more(kind: pa.DataType) -> None:
     fields = dict.fromkeys(TYPES) | {"id": "a", "body": b"", "delay": "1s"}
     given_rows = [fields | {"headers": headers} for headers in MANY_HEADERS]
-    packing = Packer(limits("memory"), HORIZON_MS).pack(batch_of(given_rows))
+    batch = batch_of(given_rows).drop_columns(["headers"])
+    batch = batch.append_column("headers", pa.array(MANY_HEADERS, kind))
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
     assert packing.rows == [the_long_way(row, limits("memory")) for row in given_rows]
     assert packing.refusals.keys() == {1, 2, 4, 5}
 

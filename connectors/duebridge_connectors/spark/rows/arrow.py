@@ -63,12 +63,15 @@ def names_and_values(headers: Any) -> tuple[Any, Any]:
     return names, of_headers
 
 
+def lengths(lists: Any) -> Any:
+    """Return how many values each of these lists or maps has."""
+    return pc.subtract(lists.offsets[1:], lists.offsets[:-1])
+
+
 def sums(lists: Any, numbers: Any) -> Any:
-    """Return for each of these lists the sum of its part of `numbers`, which has no null."""
-    until = pa.concat_arrays(
-        [pa.array([0], pa.int64()), pc.cumulative_sum(numbers.cast(pa.int64()))]
-    )
-    ends = until.take(lists.offsets)
+    """Return for each of these lists or maps the sum of its part of `numbers`."""
+    totals = pc.cumulative_sum(numbers.cast(pa.int64()))
+    ends = pa.concat_arrays([pa.array([0], pa.int64()), totals]).take(lists.offsets)
     return pc.subtract(ends[1:], ends[:-1])
 
 

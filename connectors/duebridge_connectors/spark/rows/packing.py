@@ -164,7 +164,7 @@ class Packer:
         checks = (
             pc.equal(counts, 0),
             pc.less_equal(arrow.sums(headers, sizes), MAX_HEADER_BYTES),
-            pc.less_equal(pc.fill_null(pc.list_value_length(headers), 0), MAX_HEADERS),
+            pc.less_equal(arrow.lengths(headers), MAX_HEADERS),
         )
         return reduce(pc.and_, checks)
 
