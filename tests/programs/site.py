@@ -2,13 +2,16 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from select import select
 
 from tests.support.command import PROGRAM
 
 WITHIN_S = 60
+LINE_WITHIN_S = 240  # of a program that compiles first, on a busy machine
 
 
 class Running:
@@ -17,17 +20,34 @@ class Running:
     def __init__(self, command: list[str], home: Path, env: Mapping[str, str], log: Path) -> None:
         with log.open("w") as errors:
             self.process = subprocess.Popen(
-                command, cwd=home, env=env, stdout=subprocess.PIPE, stderr=errors, text=True
+                command, cwd=home, env=env, stdout=subprocess.PIPE, stderr=errors
             )
         self._log = log
+        self._unread = b""
 
     def line(self, *beginnings: str) -> str:
-        """Return its next line, or the next that begins so; fails where it ended before."""
+        """Return its next line, or the next that begins so; fails without one, or at its end."""
+        until_s = time.monotonic() + LINE_WITHIN_S
+        while True:
+            line, end, rest = self._unread.partition(b"\n")
+            if not end:
+                self._unread += self._output(until_s)
+                continue
+            self._unread = rest
+            if not beginnings or line.decode().startswith(beginnings):
+                return line.decode()
+
+    def _output(self, until_s: float) -> bytes:
+        """Return more of the output, once there is; fails with what all processes wrote."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if not beginnings or line.startswith(beginnings):
-                return line.rstrip("\n")
-        raise AssertionError(f"it ended:\n{self._log.read_text()}")
+        ready, _, _ = select([self.process.stdout], [], [], max(0, until_s - time.monotonic()))
+        output = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+        if not output:
+            logs = sorted(self._log.parent.glob("*.log"))
+            wrote = "\n".join(f"{log.name}:\n{log.read_text()}" for log in logs)
+            what = "it ended" if ready else f"no line within {LINE_WITHIN_S} s"
+            raise AssertionError(f"{self.process.args!r}: {what}; {self._unread!r}\n{wrote}")
+        return output
 
     def stop(self) -> None:
         """Stop it as an init system does."""

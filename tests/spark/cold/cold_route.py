@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from duebridge.config.models import HOUR_MS
-from duebridge_connectors.spark.cold import batches
+from duebridge_connectors.spark.cold import removal
 from duebridge_connectors.spark.cold.commit_log import REMOVED, ColdLog, Commit
 from duebridge_connectors.spark.cold.tier import Tier, open_tier, read_cold
 from duebridge_connectors.spark.jobs.demote import DemoteSummary, run_demote
@@ -32,7 +32,7 @@ def _die_at_the_end(log: ColdLog, entry: Commit, *check: Any) -> None:
 _commit = ColdLog.commit
 STEPS = {
     "before the commit": (ColdLog, "commit", die),
-    "before removal": (batches, "_finish", die),
+    "before removal": (removal, "_finish", die),
     "before the end": (ColdLog, "commit", _die_at_the_end),
 }
 
