@@ -33,6 +33,7 @@ func main() {
 }
 
 func publish(channel *amqp.Channel, delays []string) {
+	must(channel.Confirm(false))
 	for _, each := range delays {
 		delay, err := strconv.Atoi(each)
 		must(err)
@@ -44,7 +45,11 @@ func publish(channel *amqp.Channel, delays []string) {
 			Body:         []byte("remind after " + each),
 		}
 		fmt.Println(time.Now().UnixMilli(), delay, message.MessageId)
-		must(channel.Publish(exchange, "mail", false, false, message))
+		confirmation, err := channel.PublishWithDeferredConfirm(exchange, "mail", false, false, message)
+		must(err)
+		if !confirmation.Wait() {
+			log.Fatal("the broker refused ", message.MessageId)
+		}
 	}
 }
 

@@ -16,7 +16,9 @@ public class Reminders {
         try (var connection = factory.newConnection(); var channel = connection.createChannel()) {
             channel.exchangeDeclarePassive(EXCHANGE);
             if (args[0].equals("publish")) {
+                channel.confirmSelect();
                 for (int i = 1; i < args.length; i++) publish(channel, Integer.parseInt(args[i]));
+                channel.waitForConfirmsOrDie(30_000);
             } else {
                 consume(channel);
                 new CountDownLatch(1).await();

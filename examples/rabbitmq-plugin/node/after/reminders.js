@@ -31,10 +31,11 @@ async function consume(channel) {
 
 async function main([command, ...delays]) {
   const connection = await amqp.connect(process.env.AMQP_URL || 'amqp://guest:guest@localhost:5672')
-  const channel = await connection.createChannel()
+  const channel = await connection.createConfirmChannel()
   await channel.checkExchange(EXCHANGE)
   if (command === 'consume') return consume(channel)
   publish(channel, delays)
+  await channel.waitForConfirms()
   await channel.close()
   await connection.close()
 }

@@ -16,6 +16,7 @@ def now():
 
 
 def publish(channel, delays):
+    channel.confirm_delivery()
     for delay in delays:
         properties = pika.BasicProperties(
             message_id=str(uuid4()),
