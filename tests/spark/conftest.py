@@ -15,7 +15,7 @@ from tests.spark.cold.cold_route import ColdRoute
 from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.spark_java import JAVA_OPTIONS
+from tests.support.spark_java import JAVA_OPTIONS, SETTINGS
 
 GIVE_UP_S = 600  # a job or two: seconds, or minutes on a busy machine
 
@@ -44,11 +44,7 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         SparkSession.builder.master("local[2,4]")
         .config(map=delta_settings({"spark.jars": kafka_jars}))
         .config("spark.driver.extraJavaOptions", f"{JAVA_OPTIONS} -XX:+UseParallelGC")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", 2)
-        .config("spark.sql.codegen.wholeStage", "false")  # compiles each query for ten rows
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config(map=SETTINGS)
         .config("spark.sql.adaptive.enabled", "false")  # plans anew at each stage of ten rows
         .config("spark.driver.memory", "2g")  # every test of a process shares this heap
         .config("spark.buffer.pageSize", "1m")  # a join of ten rows takes a page: 16 MB by itself

@@ -30,9 +30,9 @@ WITH_ARCHIVE = f"-XX:SharedArchiveFile={ARCHIVE} {QUIET}" if ARCHIVE.exists() el
 JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m {WITH_ARCHIVE}"
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
 OF_COMMANDS = {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS}
-SETTINGS = {
+SETTINGS = {  # of a session whose queries have ten rows
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.wholeStage": "false",  # compiles each query for ten rows
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -28,12 +28,7 @@ from duebridge_connectors.spark.cold.slices import range_of
 from duebridge_connectors.spark.cold.sweep import check_recent
 from duebridge_connectors.spark.cold.tier import Tier, read_cold, read_marks, read_still_cold
 from duebridge_connectors.spark.cold.tier_state import VOID_LIST
-from duebridge_connectors.spark.transforms.cold_copies import (
-    COPY,
-    PULLED,
-    exclude,
-    without_ended,
-)
+from duebridge_connectors.spark.transforms.cold_copies import COPY, PULLED, exclude, without_ended
 
 
 def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:

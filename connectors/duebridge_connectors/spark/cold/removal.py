@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from duebridge.durations import format_ms
 from duebridge.errors import JobFailed
+from duebridge.store.batching import CALL_ROWS
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.wire.replies import DemoteReply
@@ -22,8 +23,6 @@ from duebridge_connectors.spark.cold.commit_log import REMOVED, Commit
 from duebridge_connectors.spark.cold.tier import Tier, read_cold
 from duebridge_connectors.spark.source.planning import StoreAddress
 from duebridge_connectors.spark.transforms.cold_copies import KEYS, in_removal_order
-
-CALL_ROWS = 250
 
 
 def finish_batches(spark: SparkSession, tier: Tier) -> list[Commit]:

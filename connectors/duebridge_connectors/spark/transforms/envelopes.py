@@ -30,12 +30,12 @@ def select_columns(
 
 
 # As in duebridge.durations, with at most the digits that a Spark decimal can multiply.
-_FEW_DIGITS = 9
 _DIGITS = r"[0-9]{1,12}(?:\.[0-9]{1,9})?"
 _PART = rf"({_DIGITS})(ms|[wdhms])"
 _DURATION = rf"^\s*(?=[0-9]){''.join(f'(?:{_DIGITS}{unit})?' for unit in MS_PER_UNIT)}\s*$"
 _NUMBER = "decimal(21,9)"
 _LETTERS = "".join(sorted(set("".join(MS_PER_UNIT))))
+_FEW_DIGITS = 9  # no unit takes so many beyond 64 bits
 
 
 def envelopes_of_records(
