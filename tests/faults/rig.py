@@ -300,6 +300,7 @@ class Rig:
             delivered=verdict.delivered,
             dead=verdict.dead,
             duplicates=verdict.duplicate_copies + seen.letter_copies,
+            may_repeat=may_repeat,
             recovered=len(verdict.recovered),
             cancelled=verdict.cancelled,
             seconds=round(time.monotonic() - self._began, 1),

@@ -91,6 +91,7 @@ def _number(value: float) -> str:
 class Result(msgspec.Struct, frozen=True):
     """One run of a scenario; `violations` has the ids by what is wrong with them.
 
+    `may_repeat` is how many copies its faults may have made: as many as were in flight.
     `emptied_s` is how long after the traffic nothing waited in the store any more. `bounds` are
     figures of this one, those of an outage or a burst in full; `size` is how large that was.
     """
@@ -106,6 +107,7 @@ class Result(msgspec.Struct, frozen=True):
     delivered: int = 0
     dead: int = 0
     duplicates: int = 0
+    may_repeat: int = 0
     recovered: int = 0
     cancelled: int = 0
     seconds: float = 0.0

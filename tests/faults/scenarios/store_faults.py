@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from tests.faults.judgement import SLOWER
-from tests.faults.rig import LEASE_S, Rig
+from tests.faults.rig import LEASE_S, Fault, Rig
 from tests.faults.scenario import Bound, Scenario
 
 EXIT_UNFIT = 3
@@ -20,8 +20,15 @@ def stop_and_start(number: signal.Signals, rig: Rig) -> None:
     with rig.fault(f"store stopped by {number.name}") as fault:
         rig.stack.signal("redis", number)
         rig.see_logged(fault, '"store_unavailable"')
+        note_what_it_had(rig, fault)
         rig.stack.up("redis")
     see_claim(rig)
+
+
+def note_what_it_had(rig: Rig, fault: Fault) -> None:
+    """Note how many a store that stands still has in flight: some were claimed after the look."""
+    files = rig.stack.home / ".services" / "redis"
+    fault.note(rig.store.unacked_on_disk(files, rig.home))
 
 
 def see_claim(rig: Rig) -> None:
@@ -40,6 +47,7 @@ def freeze(rig: Rig) -> None:
     with rig.fault("store frozen for two leases") as fault, rig.stack.frozen("redis"):
         until = time.monotonic() + 2 * LEASE_S
         rig.see_logged(fault, '"store_unavailable"')
+        note_what_it_had(rig, fault)
         rig.see(lambda: time.monotonic() > until)
 
 

@@ -1,5 +1,6 @@
 """What a run has in the store: envelopes by state, its journal, and what it leaves behind."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +19,7 @@ from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.wire.record import read_flight
 from tests.support.model.histories import Historian
 from tests.support.model.history_events import Phase, Subject
+from tests.support.servers import redis_server, wait_until
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
 LASTING_KEYS = {"journal", "meta"}  # of a shard that is empty
@@ -63,6 +65,13 @@ class Storage:
         for poll in (shard.next() for shard in self.shards):
             found.update({name: getattr(poll, name) for name in STATES})
         return found
+
+    def unacked_on_disk(self, files: Path, home: Path) -> int:
+        """Return how many the files of a store have in flight, which does not answer itself."""
+        copy = shutil.copytree(files, home / "store-on-disk", dirs_exist_ok=True)
+        with redis_server(copy, "--appendonly", "yes") as port, redis.Redis(port=port) as client:
+            wait_until(lambda: not client.info("persistence")["loading"], "the copy of a store")
+            return sum(client.zcard(shard.shard.key("unack")) for shard in self.shards)
 
     def note_failures(self) -> None:
         """Note what has a counted failure now, if the store answers."""
