@@ -142,6 +142,19 @@ def test_write_again_after_a_part_was_delivered_changes_nothing(world: World) ->
     assert world.ids("plain") == {f"i{n}" for n in range(30, 100)} - {"i40"}
 
 
+@pytest.mark.parametrize(
+    ("how", "later_by_ms", "counts"), [("replace", 1, (2, 1, 0)), ("refuse", 9, (2, 0, 1))]
+)
+def test_write_of_an_id_that_is_there_twice_takes_the_rows_in_their_order(
+    world: World, how: str, later_by_ms: int, counts: tuple[int, int, int]
+) -> None:
+    rows = [("a", "first", LATER_MS + 9), ("b", "other", LATER_MS), ("a", "last", LATER_MS + 1)]
+    frame = world.spark.createDataFrame(rows, SCHEMA).coalesce(1)
+    done = world.write(frame, "plain", on_conflict=how)
+    assert (done.accepted, done.replaced, done.conflict) == counts
+    assert world.due("plain", "a") == LATER_MS + later_by_ms
+
+
 def test_write_with_tasks_that_fail_counts_every_row_once(world: World) -> None:
     rejects = world.home / "rejects"
     frame = numbered(world, 30_000, parts=6)

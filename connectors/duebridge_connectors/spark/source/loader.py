@@ -154,11 +154,9 @@ class Loader:
 
     def _by_shard(self, rows: Sequence[PackedRow | None]) -> list[list[int]]:
         shards = self._job.shards
-        if shards == 1:
-            return [[index for index, row in enumerate(rows) if row is not None]]
         found: list[list[int]] = [[] for _ in range(shards)]
-        for index, row in enumerate(rows):
-            if row is not None:
+        for index in _by_due(rows):
+            if row := rows[index]:
                 found[shard_number(row.id, shards)].append(index)
         return found
 
@@ -231,6 +229,18 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _by_due(rows: Sequence[PackedRow | None]) -> Sequence[int]:
+    """Return the order in which the store inserts rows fastest: neighbours in its index together.
+
+    The given order stays where an id is there twice: the first of its rows wins, or the last.
+    """
+    given = range(len(rows))
+    ids = [row.id for row in rows if row]
+    if len(set(ids)) < len(ids):
+        return given
+    return sorted(given, key=[row.due if row else "" for row in rows].__getitem__)
 
 
 def _size_bytes(row: PackedRow | None) -> int:
