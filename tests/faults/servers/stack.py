@@ -21,13 +21,14 @@ from urllib.parse import urlsplit
 from tests.faults.servers.kafka_cluster import KafkaCluster
 from tests.faults.servers.proxy import Wires
 from tests.support.checkout import ROOT
-from tests.support.kafka.own_kafka import ask
+from tests.support.kafka.own_kafka import COMPILES_ONCE, ask
 from tests.support.servers import free_port
 
 NAMES = ("redis", "kafka", "rabbitmq")
 LISTENERS = "listeners=PLAINTEXT://{host}:{port},"
 ADVERTISED = "advertised.listeners=PLAINTEXT://{host}:{port}\n"
 PROTOCOLS = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,"
+JVM = '"-XX:+UseSerialGC",'
 SPAWN = "            start_new_session=True,\n"
 AUTHORIZER = """\
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
@@ -64,6 +65,7 @@ class Stack:
             (LISTENERS, f"{LISTENERS}{linked},"),
             (ADVERTISED, f"{ADVERTISED.rstrip()},LINKED://{{host}}:{link_port}\n{AUTHORIZER}"),
             (PROTOCOLS, f"{PROTOCOLS}LINKED:PLAINTEXT,"),
+            (JVM, f'{JVM} "{COMPILES_ONCE}",'),
         ):
             self._change("kafka_server.py", line, more)
 
