@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.spark.cold.cold_route import ColdRoute
 from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.spark_java import JAVA_OPTIONS, SETTINGS
+from tests.support.spark_java import JAVA_OPTIONS, OF_PYTHON, SETTINGS
 
 GIVE_UP_S = 600  # a job or two: seconds, or minutes on a busy machine
 
@@ -38,8 +37,7 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A local session that tries a task four times, as a cluster does."""
     if shutil.which("java") is None:
         missing("java", "install OpenJDK 17, such as openjdk-17-jre-headless")
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", **OF_PYTHON}
     session = (
         SparkSession.builder.master("local[2,4]")
         .config(map=delta_settings({"spark.jars": kafka_jars}))

@@ -1,4 +1,4 @@
-"""How the tests' Spark sessions start Java, and the archive of classes that they share.
+"""How the tests' Spark sessions start Java and Python, and the archive of classes that they share.
 
     make spark-classes ─▶ a session that does a little of everything ─▶ .services/spark-classes.jsa
 
@@ -29,7 +29,11 @@ WITH_ARCHIVE = f"-XX:SharedArchiveFile={ARCHIVE} {QUIET}" if ARCHIVE.exists() el
 # unless told, is full after some 200 queries; Java then fails in any thread.
 JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m {WITH_ARCHIVE}"
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
-OF_COMMANDS = {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS}
+OF_PYTHON = {
+    "PYSPARK_PYTHON": str(ROOT / "tests/support/spark_python"),
+    "TESTS_PYTHON": sys.executable,
+}
+OF_COMMANDS = {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS, **OF_PYTHON}
 SETTINGS = {  # of a session whose queries have ten rows
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",  # compiles each query for ten rows
@@ -52,8 +56,7 @@ def main() -> None:
     ARCHIVE.unlink(missing_ok=True)
     words = [sys.executable, "-m", "tests.support.spark_java", "classes"]
     options = f"-XX:ArchiveClassesAtExit={ARCHIVE} {QUIET}"
-    own = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    env = os.environ | own | {"SPARK_SUBMIT_OPTS": options}
+    env = os.environ | OF_PYTHON | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": options}
     done = subprocess.run(words, cwd=ROOT, env=env, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.stderr.write(f"spark-classes: the tests go without:\n{done.stderr}\n")

@@ -297,7 +297,7 @@ with opened_session("former names") as spark:
 def test_read_by_the_former_name_of_an_option_warns_on_the_console_and_reads(world: World) -> None:
     world.schedule("split", "a", "b")
     command = [sys.executable, "-c", A_FORMER_NAME, world.url, world.namespace]
-    env = ENVIRONMENT | OF_COMMANDS | {"PYSPARK_PYTHON": sys.executable}
+    env = ENVIRONMENT | OF_COMMANDS
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, check=True, timeout=COMMAND_WITHIN_S
     )
