@@ -54,7 +54,7 @@ class RunAccount:
         found = self.arrived_ms(word, dead=dead)
         late_ms = (at - max(self.due_ms.get(each, at), since_ms) for each, at in found.items())
         what = f"{word}: latest{' as dead letter' if dead else ''} after "
-        what += "the target was well, s" if since_ms else "due, s"
+        what += "all was well, s" if since_ms else "due, s"
         return Bound(what, round(max(late_ms, default=0) / 1000, 2), limit_s)
 
     def well(self, word: str, since_ms: int = 0) -> list[Bound]:

@@ -29,6 +29,12 @@ def send_letters(rig: Rig, word: str, count: int, body_bytes: int = 40) -> None:
     rig.producer.send(word, count, delay="0s", expires="1ms", body_bytes=body_bytes)
 
 
+def started(rig: Rig, workers: int) -> int:
+    """Start so many; return from when on traffic that was due before need not wait."""
+    rig.start_workers(workers)
+    return now_ms()
+
+
 def no_letter_target(rig: Rig, config: Config) -> None:
     rig.targets["dead"] = rig.side.open("-lost", dead=True, is_missing=True)
     config["routes"][ROUTE]["dead_letter"] = rig.targets["dead"]
@@ -36,14 +42,14 @@ def no_letter_target(rig: Rig, config: Config) -> None:
 
 def miss_target(rig: Rig) -> Look:
     send_letters(rig, "letter", LETTERS)
-    rig.start_workers(2)
+    started_ms = started(rig, 2)
     with rig.fault("dead-letter target missing") as fault:
         rig.take(fault, "letters wait", lambda: rig.store.poll()["dead"] > 0)
         time.sleep(AWAY_S)
         rig.side.make(rig.targets["dead"])
         well_ms = now_ms()
     return lambda seen: [
-        *seen.well("traffic"),
+        *seen.well("traffic", started_ms),
         seen.late("letter", AGAIN_S, well_ms, dead=True),
         seen.missing("letter", dead=True),
     ]
@@ -59,7 +65,7 @@ def small_letter_target(rig: Rig, config: Config) -> None:
 def reject_letters(rig: Rig) -> Look:
     """What can be sent goes on past what never can, which stays dead in the store."""
     send_letters(rig, "big", BIG, BIG_BYTES)
-    rig.start_workers(2)
+    started_ms = started(rig, 2)
     with rig.fault("dead-letter target rejects the big ones") as fault:
         rig.take(fault, "all are dead", lambda: rig.store.poll()["dead"] >= BIG)
         time.sleep(1)
@@ -67,7 +73,7 @@ def reject_letters(rig: Rig) -> Look:
         send_letters(rig, "letter", LETTERS)
         time.sleep(AWAY_S)
     return lambda seen: [
-        *seen.well("traffic"),
+        *seen.well("traffic", started_ms),
         seen.late("letter", WELL_S, sent_ms, dead=True),
         seen.missing("letter", dead=True),
         Bound("big: not kept", BIG - sum(each.startswith("big") for each in seen.history.held), 0),
@@ -90,13 +96,13 @@ def slow_letters(rig: Rig) -> Look:
     link = rig.stack.links[rig.side.service]
     link.throttle(PER_S * WIRE_BYTES)
     send_letters(rig, "letter", rig.count // 2, 1000)
-    rig.start_workers(1)
+    started_ms = started(rig, 1)
     with rig.fault(f"{rig.count // 2:,} dead letters, {PER_S} a second pass") as fault:
         before = link.slowed
         rig.take(fault, "link throttled", lambda: link.slowed > before + 20)
         rig.see(lambda: not rig.store.poll()["dead"], 30)
         link.heal()
-    return lambda seen: [*seen.well("traffic"), seen.missing("letter", dead=True)]
+    return lambda seen: [*seen.well("traffic", started_ms), seen.missing("letter", dead=True)]
 
 
 def letters_elsewhere(rig: Rig, config: Config) -> None:
