@@ -93,4 +93,4 @@ tools: ## Prometheus' programs and Chromium, for the tests of alerts, dashboard 
 	@$(SERVICES) tools
 
 spark-classes: venv services-up ## an archive of Spark's classes, with which the tests' sessions start faster
-	@$(VENV)/python -m tests.support.spark_java
+	@$(VENV)/python -m tests.support.spark.launch

@@ -19,7 +19,7 @@ from tests.faults.servers.brokers import BrokerSide, KafkaSide, RabbitSide
 from tests.faults.servers.stack import NAMES, Stack
 from tests.faults.servers.storage import Storage
 from tests.faults.traffic import ROUTE, NotedProducer, Traffic
-from tests.support.model.histories import Historian, read_histories
+from tests.support.model.histories import Historian, now_ms, read_histories
 from tests.support.model.history_events import Phase, Subject
 
 LEASE_S = 3.0
@@ -204,11 +204,12 @@ class Rig:
         self.workers.append(worker)
         return worker
 
-    def start_workers(self, count: int, *program: str) -> None:
-        """Start so many, and wait until each has said so."""
+    def start_workers(self, count: int, *program: str) -> int:
+        """Start so many, and wait until each has said so; return when that was, in ms."""
         for _ in range(count):
             self.start_worker(*program)
         self.see(lambda: self.logged('"started"') >= len(self.workers))
+        return now_ms()
 
     def seconds_to_leave(self, worker: "subprocess.Popen[bytes]") -> float:
         """Return how long a worker takes to end by SIGTERM; one that does not is killed."""

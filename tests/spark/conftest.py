@@ -14,7 +14,7 @@ from tests.spark.cold.cold_route import ColdRoute
 from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.spark_java import JAVA_OPTIONS, OF_PYTHON, SETTINGS
+from tests.support.spark.launch import JAVA_OPTIONS, OF_PYTHON, SETTINGS
 
 GIVE_UP_S = 600  # a job or two: seconds, or minutes on a busy machine
 

@@ -25,7 +25,7 @@ from tests.spark.test_replay import dead
 from tests.spark.world import LATER_MS, Sent, Topics, World
 from tests.support.command import ENVIRONMENT
 from tests.support.servers import wait_until
-from tests.support.spark_java import OF_COMMANDS
+from tests.support.spark.launch import OF_COMMANDS
 
 ROWS = 2000  # of each job: at the driver's rate 200 s, longer than the test waits
 LOG_SHOWN = 20_000  # characters, of the driver that did not get there

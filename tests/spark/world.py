@@ -24,7 +24,7 @@ from duebridge_connectors.spark.source.loader import Summary
 from tests.support.command import ENVIRONMENT, FORKS, Done
 from tests.support.desk import remembering
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.spark_java import JAVA_SAYS, OF_COMMANDS
+from tests.support.spark.launch import JAVA_SAYS, OF_COMMANDS
 
 LATER_MS = 1_000 * int((datetime.now(UTC) + timedelta(days=30)).timestamp())
 COMMAND_WITHIN_S = 240.0  # a session of its own, on a busy machine

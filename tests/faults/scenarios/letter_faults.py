@@ -29,12 +29,6 @@ def send_letters(rig: Rig, word: str, count: int, body_bytes: int = 40) -> None:
     rig.producer.send(word, count, delay="0s", expires="1ms", body_bytes=body_bytes)
 
 
-def started(rig: Rig, workers: int) -> int:
-    """Start so many; return from when on traffic that was due before need not wait."""
-    rig.start_workers(workers)
-    return now_ms()
-
-
 def no_letter_target(rig: Rig, config: Config) -> None:
     rig.targets["dead"] = rig.side.open("-lost", dead=True, is_missing=True)
     config["routes"][ROUTE]["dead_letter"] = rig.targets["dead"]
@@ -42,7 +36,7 @@ def no_letter_target(rig: Rig, config: Config) -> None:
 
 def miss_target(rig: Rig) -> Look:
     send_letters(rig, "letter", LETTERS)
-    started_ms = started(rig, 2)
+    started_ms = rig.start_workers(2)
     with rig.fault("dead-letter target missing") as fault:
         rig.take(fault, "letters wait", lambda: rig.store.poll()["dead"] > 0)
         time.sleep(AWAY_S)
@@ -65,7 +59,7 @@ def small_letter_target(rig: Rig, config: Config) -> None:
 def reject_letters(rig: Rig) -> Look:
     """What can be sent goes on past what never can, which stays dead in the store."""
     send_letters(rig, "big", BIG, BIG_BYTES)
-    started_ms = started(rig, 2)
+    started_ms = rig.start_workers(2)
     with rig.fault("dead-letter target rejects the big ones") as fault:
         rig.take(fault, "all are dead", lambda: rig.store.poll()["dead"] >= BIG)
         time.sleep(1)
@@ -96,7 +90,7 @@ def slow_letters(rig: Rig) -> Look:
     link = rig.stack.links[rig.side.service]
     link.throttle(PER_S * WIRE_BYTES)
     send_letters(rig, "letter", rig.count // 2, 1000)
-    started_ms = started(rig, 1)
+    started_ms = rig.start_workers(1)
     with rig.fault(f"{rig.count // 2:,} dead letters, {PER_S} a second pass") as fault:
         before = link.slowed
         rig.take(fault, "link throttled", lambda: link.slowed > before + 20)

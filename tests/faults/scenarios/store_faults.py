@@ -27,8 +27,7 @@ def stop_and_start(number: signal.Signals, rig: Rig) -> None:
 
 def note_what_it_had(rig: Rig, fault: Fault) -> None:
     """Note how many a store that stands still has in flight: some were claimed after the look."""
-    files = rig.stack.home / ".services" / "redis"
-    fault.note(rig.store.unacked_on_disk(files, rig.home))
+    fault.note(rig.store.unacked_on_disk(rig.stack.data("redis"), rig.home))
 
 
 def see_claim(rig: Rig) -> None:
@@ -89,7 +88,7 @@ def fill(rig: Rig) -> None:
 
 def fill_disk(rig: Rig) -> None:
     pid = rig.stack.state("redis")["pid"]
-    files = (rig.stack.home / ".services" / "redis" / "appendonlydir").glob("*.incr.aof")
+    files = (rig.stack.data("redis") / "appendonlydir").glob("*.incr.aof")
     with rig.fault("disk full for the append-only file") as fault:
         limit_bytes = max(file.stat().st_size for file in files) + 1
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit_bytes, resource.RLIM_INFINITY))

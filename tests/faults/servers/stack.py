@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from tests.faults.servers.kafka_cluster import KafkaCluster
 from tests.faults.servers.proxy import Wires
 from tests.support.checkout import ROOT
-from tests.support.kafka.own_kafka import COMPILES_ONCE, ask
-from tests.support.servers import free_port
+from tests.support.kafka.own_kafka import ask
+from tests.support.servers import COMPILES_ONCE, free_port
 
 NAMES = ("redis", "kafka", "rabbitmq")
 LISTENERS = "listeners=PLAINTEXT://{host}:{port},"
@@ -97,6 +97,9 @@ class Stack:
         found = json.loads((self.home / ".services" / "services.json").read_text())[name]
         assert isinstance(found, dict)
         return found
+
+    def data(self, name: str) -> Path:
+        return self.home / ".services" / name
 
     def store_url(self, link: str = "") -> str:
         port = self.links[link].port if link else self.state("redis")["port"]

@@ -67,8 +67,8 @@ class Storage:
         return found
 
     def unacked_on_disk(self, files: Path, home: Path) -> int:
-        """Return how many the files of a store have in flight, which does not answer itself."""
-        copy = shutil.copytree(files, home / "store-on-disk", dirs_exist_ok=True)
+        """Return how many envelopes are in flight in a store that stands still, by its files."""
+        copy = shutil.copytree(files, home / "store-on-disk")
         with redis_server(copy, "--appendonly", "yes") as port, redis.Redis(port=port) as client:
             wait_until(lambda: not client.info("persistence")["loading"], "the copy of a store")
             return sum(client.zcard(shard.shard.key("unack")) for shard in self.shards)

@@ -19,7 +19,7 @@ from tests.spark.cold import on_cluster, on_executors
 from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 from tests.support.servers import free_port, wait_until
-from tests.support.spark_java import JAVA_OPTIONS, OF_COMMANDS, WITH_ARCHIVE
+from tests.support.spark.launch import JAVA_OPTIONS, OF_COMMANDS, WITH_ARCHIVE
 
 SPARK = Path(pyspark.__file__).parent
 SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit.py"

@@ -24,7 +24,7 @@ from tests.spark.by_hand import read_by_hand
 from tests.spark.world import COMMAND_WITHIN_S, LATER_MS, World, setting
 from tests.support.command import ENVIRONMENT
 from tests.support.servers import redis_server
-from tests.support.spark_java import OF_COMMANDS
+from tests.support.spark.launch import OF_COMMANDS
 
 
 def numbered(count: int) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests.support.certificates import Certificates
 from tests.support.checkout import ROOT, missing
 from tests.support.proxy import Proxy, proxied
-from tests.support.servers import free_port, listens, wait_until
+from tests.support.servers import COMPILES_ONCE, free_port, listens, wait_until
 
 USER = "shop"
 PASSWORD = "canary-4c81e0"  # noqa: S105 - must not come out again
@@ -67,8 +67,6 @@ listener.name.sasl.scram-sha-512.sasl.jaas.config={MODULES}.scram.ScramLoginModu
 listener.name.sasl.oauthbearer.sasl.jaas.config=\
 {MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";
 """
-# A broker that lives for seconds compiles once: half the CPU of a start.
-COMPILES_ONCE = "-XX:TieredStopAtLevel=1"
 ASK = f"""\
 import kafka_server
 answer = [kafka_server._java("{COMPILES_ONCE}"), kafka_server.new_cluster_id()]

@@ -153,9 +153,11 @@ class Loader:
         return most is not None and self._rejects.count > most
 
     def _by_shard(self, rows: Sequence[PackedRow | None]) -> list[list[int]]:
-        shards = self._job.shards
+        shards, given = self._job.shards, _by_due(rows)
+        if shards == 1:
+            return [given]
         found: list[list[int]] = [[] for _ in range(shards)]
-        for index in _by_due(rows):
+        for index in given:
             if row := rows[index]:
                 found[shard_number(row.id, shards)].append(index)
         return found
@@ -231,14 +233,14 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _by_due(rows: Sequence[PackedRow | None]) -> Sequence[int]:
-    """Return the order in which the store inserts rows fastest: neighbours in its index together.
+def _by_due(rows: Sequence[PackedRow | None]) -> list[int]:
+    """Return the rows in the order in which the store inserts them fastest: neighbours together.
 
-    The given order stays where an id is there twice: the first of its rows wins, or the last.
+    Rows that were refused are left out. The given order stays where an id is there twice: the first
+    of its rows wins, or the last.
     """
-    given = range(len(rows))
-    ids = [row.id for row in rows if row]
-    if len(set(ids)) < len(ids):
+    given = [index for index, row in enumerate(rows) if row is not None]
+    if len({row.id for row in rows if row is not None}) < len(given):
         return given
     return sorted(given, key=[row.due if row else "" for row in rows].__getitem__)
 

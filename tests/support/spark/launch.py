@@ -13,6 +13,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyspark
@@ -21,16 +22,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from tests.support.checkout import ROOT
+from tests.support.servers import COMPILES_ONCE
 
 ARCHIVE = ROOT / ".services" / "spark-classes.jsa"
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # of an archive that does not fit
 WITH_ARCHIVE = f"-XX:SharedArchiveFile={ARCHIVE} {QUIET}" if ARCHIVE.exists() else ""
-# A Java that lives for seconds compiles once: a command takes a third less. Its code cache, 48 MB
-# unless told, is full after some 200 queries; Java then fails in any thread.
-JAVA_OPTIONS = f"-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m {WITH_ARCHIVE}"
+# The code cache, 48 MB unless told, is full after some 200 queries; Java then fails in any thread.
+JAVA_OPTIONS = f"{COMPILES_ONCE} -XX:ReservedCodeCacheSize=240m {WITH_ARCHIVE}"
 JAVA_SAYS = "WARNING: Using incubator modules: jdk.incubator.vector\n"  # when it starts
 OF_PYTHON = {
-    "PYSPARK_PYTHON": str(ROOT / "tests/support/spark_python"),
+    "PYSPARK_PYTHON": str(Path(__file__).with_name("python")),
     "TESTS_PYTHON": sys.executable,
 }
 OF_COMMANDS = {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS, **OF_PYTHON}
@@ -54,7 +55,7 @@ def main() -> None:
         return
     sys.stderr.write("spark-classes: writing an archive for the tests' sessions, once\n")
     ARCHIVE.unlink(missing_ok=True)
-    words = [sys.executable, "-m", "tests.support.spark_java", "classes"]
+    words = [sys.executable, "-m", "tests.support.spark.launch", "classes"]
     options = f"-XX:ArchiveClassesAtExit={ARCHIVE} {QUIET}"
     env = os.environ | OF_PYTHON | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SUBMIT_OPTS": options}
     done = subprocess.run(words, cwd=ROOT, env=env, check=False, capture_output=True, text=True)

@@ -14,7 +14,6 @@ os.environ |= {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_
 import pyspark.daemon  # noqa: E402
 
 USED = (
-    "pyspark.worker",
     "pyarrow.compute",
     "duebridge_connectors.spark.source.store_reader",
     "duebridge_connectors.spark.source.writer",
@@ -22,7 +21,7 @@ USED = (
 THREADS = Path("/proc/self/task")
 
 if __name__ == "__main__":
-    for module in (*USED, *sys.argv[1:]):
+    for module in (*USED, *sys.argv[1:]):  # the last one is the children's program
         importlib.import_module(module)
     assert not THREADS.exists() or len(list(THREADS.iterdir())) == 1, "a thread would be lost"
     pyspark.daemon.manager()
