@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
+from msgspec.structs import replace
+
 from duebridge.config.models import Config
 from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
@@ -66,6 +68,11 @@ def placed(
         sent_at_ms=1_700_000_000_000,
         origin="orders",
     )
+
+
+def numbered(offset: int, *, key: bytes | None = None, **headers: Any) -> Arrival:
+    """An arrival of a log whose broker gives topics no ids."""
+    return replace(placed(offset, key=key, **headers), place=None, is_id_unique=True)
 
 
 def queued(id: str = "m", body: bytes | None = b"body", **headers: Any) -> Arrival:

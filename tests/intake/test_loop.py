@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from duebridge.envelope import Target
 from duebridge.ports.source import Arrival
 from duebridge.store.wire.transitions import Ack
-from tests.intake.entrance import LOG, Entrance, placed, queued
+from tests.intake.entrance import LOG, Entrance, numbered, placed, queued
 from tests.support.redis.redis_sets import RedisNode, server
 from tests.support.servers import wait_until
 
@@ -350,6 +350,29 @@ def test_message_sent_again_after_its_end_begins_anew_unless_it_is_redelivered(
     entrance.take(replace(queued("a", x_delay=5000), is_redelivered=True))
     assert entrance.ids() == []
     entrance.take(queued("a", x_delay=5000))
+    assert entrance.ids() == ["a"]
+
+
+@pytest.mark.parametrize("how", ["delivered", "cancelled"])
+@pytest.mark.parametrize(("on_conflict", "key"), [("refuse", b"a"), ("replace", None)])
+def test_record_without_a_place_that_comes_again_after_its_end_begins_nothing(
+    opened: Opened, how: str, on_conflict: str, key: bytes | None
+) -> None:
+    entrance = opened(on_conflict=on_conflict)
+    record = numbered(7, key=key, x_delay=b"5000")
+    entrance.take(record)
+    ended(entrance, record.id, how)
+    entrance.take(record)
+    assert entrance.ids() == []
+    entrance.take(numbered(8, key=key, x_delay=b"5000"))
+    assert len(entrance.ids()) == 1
+
+
+def test_later_record_without_a_place_begins_its_key_again_after_its_end(opened: Opened) -> None:
+    entrance = opened(on_conflict="replace")
+    entrance.take(numbered(7, key=b"a", x_delay=b"5000"))
+    ended(entrance, "a", "cancelled")
+    entrance.take(numbered(8, key=b"a", x_delay=b"5000"))
     assert entrance.ids() == ["a"]
 
 

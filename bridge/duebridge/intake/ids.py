@@ -42,6 +42,12 @@ def stored_id(arrival: Arrival, *, replace: bool) -> str:
     return sound_id(arrival.id) if arrival.id else random_id()
 
 
+def may_be_another(arrival: Arrival, *, replace: bool) -> bool:
+    """Return whether a message with an ended envelope's id may be another one, so is stored."""
+    has_offset_id = arrival.is_id_unique and not (replace and arrival.key is not None)
+    return not (arrival.is_redelivered or has_offset_id)
+
+
 def republished_id(arrival: Arrival, due_at: str) -> str:
     """Return a new id for one of our deliveries that a program republished, to delay it again.
 

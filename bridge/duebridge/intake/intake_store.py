@@ -9,7 +9,7 @@ from duebridge.config.intakes import IntakeSettings
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.intake.alternate_id import store_alternates, under_alternate_id
-from duebridge.intake.ids import stored_id
+from duebridge.intake.ids import may_be_another, stored_id
 from duebridge.intake.refused import reason_of
 from duebridge.intake.requests import NOW, CancelRequest, RefusedMessage, Request, ScheduleRequest
 from duebridge.limits import RouteLimits
@@ -49,11 +49,11 @@ class ScheduleCall(NamedTuple):
 Call = ScheduleCall | CancelRequest
 
 
-def runs_of(requests: Sequence[Request]) -> Iterator[Run | CancelRequest]:
+def runs_of(requests: Sequence[Request], *, replace: bool) -> Iterator[Run | CancelRequest]:
     """Yield the requests of each call: in order, but for those of different routes.
 
-    Redelivered messages have calls of their own. A refusal with a place goes along: the store keeps
-    the place of what it must judge again.
+    Messages that revive no ended envelope have calls of their own. A refusal with a place goes
+    along: the store keeps the place of what it must judge again.
     """
     found: dict[tuple[str, bool], Run] = {}
     for request in requests:
@@ -62,7 +62,7 @@ def runs_of(requests: Sequence[Request]) -> Iterator[Run | CancelRequest]:
             found = {}
             yield request
         elif isinstance(request, ScheduleRequest) or request.arrival.place is not None:
-            kind = request.route, request.arrival.is_redelivered
+            kind = request.route, may_be_another(request.arrival, replace=replace)
             found.setdefault(kind, []).append(request)
     yield from _runs(found)
 
@@ -108,7 +108,7 @@ class IntakeStore:
 
     def calls(self, requests: Sequence[Request]) -> Iterator[Call]:
         """Yield the calls that carry requests out, prepared; asks no store."""
-        for run in runs_of(requests):
+        for run in runs_of(requests, replace=self._is_replacing):
             yield run if isinstance(run, CancelRequest) else ScheduleCall(run, self._prepared(run))
 
     def carry_out(self, call: Call, *, is_repeated: bool = False) -> list[RefusedMessage]:
@@ -119,7 +119,8 @@ class IntakeStore:
         if isinstance(call, CancelRequest):
             self._cancel(call)
             return []
-        return self._schedule(call, is_repeated or call.run[0].arrival.is_redelivered)
+        is_new = may_be_another(call.run[0].arrival, replace=self._is_replacing)
+        return self._schedule(call, is_repeated or not is_new)
 
     def keep(self, refused: Sequence[KeptMessage]) -> None:
         """Store refused messages as dead envelopes of the intake's route. Raises `StoreError`."""
@@ -159,7 +160,7 @@ class IntakeStore:
             call.prepared,
             replace=self._is_replacing,
             places=(places := self._places(run)),
-            # A redelivered message revives no ended envelope; a new one may.
+            # A message that may be redelivered revives no ended envelope; a new one may.
             revives=bool(places) or not is_repeated,
             reopens=not (places or is_repeated),
             keeps_answer=not places,

@@ -34,7 +34,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     header of the message, in order. `onward` is where a message of a declared intake is due.
     `origin` is the topic or queue that a failed message came from, empty if it says none.
     `sent_at_ms` is the broker's timestamp of the message, 0 for none. `is_redelivered`: the broker
-    has handed it to a consumer before.
+    has handed it to a consumer before. `is_id_unique`: no other message ever has the id.
     """
 
     body: bytes | None
@@ -49,6 +49,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     handle: Any = None
     """The source's own, to settle it by."""
     is_redelivered: bool = False
+    is_id_unique: bool = False
     unreadable: str = ""
     """Why the client cannot read the message as it was sent: it is refused for that."""
 

@@ -11,8 +11,8 @@ from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs, origin
 from duebridge_connectors.kafka.source.watch import SILENCE_S, TopicRemade, TopicWatch
 
 
-def arrival(logs: Logs, epoch: int, offset: int, part: int = 0) -> Any:
-    return logs.owned[part].arrival(epoch, offset, -1, None, b"", None)
+def arrival(logs: Logs, epoch: int, offset: int, part: int = 0, sent_at_ms: int = -1) -> Any:
+    return logs.owned[part].arrival(epoch, offset, sent_at_ms, None, b"", None)
 
 
 def test_record_after_a_truncation_has_a_later_place_than_what_was_cut_off() -> None:
@@ -28,6 +28,8 @@ def test_record_of_a_topic_without_an_id_has_no_place_and_an_id() -> None:
     logs.begin([2])
     found = arrival(logs, 0, 7, 2)
     assert (found.place, found.id, found.sent_at_ms) == (None, "orders:t:2:7:-1", 0)
+    assert not found.is_id_unique  # the topic, recreated, has it too
+    assert arrival(logs, 0, 7, 2, 1_700_000_000_000).is_id_unique
 
 
 @pytest.mark.parametrize(

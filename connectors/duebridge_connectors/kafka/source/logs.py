@@ -57,6 +57,7 @@ class Log:
             origin_of(headers) if headers else "",
             sent_at_ms if sent_at_ms > 0 else 0,  # -1: it has none
             (self, epoch, offset),
+            is_id_unique=sent_at_ms > 0,  # a recreated topic has the same offsets
             unreadable=unreadable,
         )
 
