@@ -32,6 +32,7 @@ DONE, MUTE, REFUSED = "confirmed", "mute", "refused by the client"
 MOVED, SHORT, LOST = "moved", "short of replicas", "lost"
 INVALID, BESIDE, DENIED = "invalid", "beside an invalid one", "denied"
 SLOW = "invalid, after most of the time"
+LATE = "denied, once the next is sent"
 DEADLINE_S = 0.2
 
 C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
@@ -54,11 +55,14 @@ class Scripted:
         self.has_ended = False
         self.asked = 0
         self.sent: list[str] = []
+        self.late: list[Callable[[], Any]] = []
         self.is_single = config.get("batch_size") == 0 or "batch.num.messages" in config
         self.built.append(self)
 
     def next_answer(self, delivery: Delivery) -> str:
         self.sent.append(delivery.id)
+        while self.late:
+            self.late.pop()()
         answer = next(Scripted.answers)
         if answer == SLOW:
             time.sleep(0.45 * DEADLINE_S)
@@ -105,6 +109,9 @@ class Python(Scripted, KafkaPythonClient):
         if answer == DONE:
             result.success((0, -1, None))
             return future
+        if answer == LATE:
+            self.late.append(lambda: future.failure(self.errors[DENIED]("x")))
+            return future
         return future.failure(self.errors[answer]("x"))
 
     def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
@@ -125,7 +132,10 @@ class Lib(Scripted, LibrdkafkaClient):
         answer = self.next_answer(delivery)
         if answer == REFUSED:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-        if answer != MUTE:
+        if answer == LATE:
+            denied = KafkaError(self.errors[DENIED])
+            self.late.append(lambda: on_answer(denied, Message(partition=PART)))
+        elif answer != MUTE:
             error = None if answer == DONE else KafkaError(self.errors[answer])
             on_answer(error, Message(partition=PART))
 
@@ -227,6 +237,13 @@ def test_publish_to_unknown_topics_goes_after_the_known_ones(publish: Publish) -
     topics = ("new", "known", "missing", "known")
     assert publish(DONE, DONE, DONE, topics=topics) == [C, C, NO_TARGET, C]
     assert Scripted.built[0].sent == ["1", "3", "0"]
+
+
+def test_publish_refused_while_an_unknown_topic_is_looked_up_is_sure(send: Send) -> None:
+    refused, confirmed = send(LATE, DONE, topics=("known", "new"))
+    assert (refused.verdict, refused.may_be_published) == (NO_TARGET, False)
+    assert confirmed.verdict is C
+    assert not Scripted.built[0].has_ended
 
 
 def test_publish_while_another_hands_over_until_the_deadline_sends_nothing(

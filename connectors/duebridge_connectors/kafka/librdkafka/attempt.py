@@ -6,7 +6,7 @@ from functools import partial
 
 from confluent_kafka import KafkaError, Message
 
-from duebridge.ports.publisher import Delivery, Verdict
+from duebridge.ports.publisher import Delivery, Outcome, Verdict
 from duebridge_connectors.kafka.attempt import (
     CONFIRMED_IN,
     UNANSWERED,
@@ -30,7 +30,6 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
         self._expected = -1
         self._answered = 0
         self._all_answered = threading.Event()
-        self._previous = self.outcomes
 
     def send(self, client: LibrdkafkaClient, indexes: Sequence[int]) -> None:
         """Send the deliveries at these indexes once and wait for the broker's answers."""
@@ -47,29 +46,33 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
         if client.has_ended:
             self.record(indexes, not_sent("the client has ended"))
             return
-        self._previous = self.outcomes.copy()
         answer = partial(self._on_answer, client)
         for index in indexes:
             # The client's thread may record the answer before `send` returns.
-            self.outcomes[index] = UNANSWERED
+            before, self.outcomes[index] = self.outcomes[index], UNANSWERED
             try:
-                client.send(self.batch[index], partial(answer, index))
+                client.send(self.batch[index], partial(answer, index, before))
                 self._handed += 1
             except Exception as error:
-                self.outcomes[index] = self._previous[index]
+                self.outcomes[index] = before
                 self.record([index], produce_refusal(error))
 
     def _on_answer(
-        self, client: LibrdkafkaClient, index: int, error: KafkaError | None, sent: Message
+        self,
+        client: LibrdkafkaClient,
+        index: int,
+        before: Outcome,
+        error: KafkaError | None,
+        sent: Message,
     ) -> None:
-        """Record an answer; runs on the client's thread."""
+        """Record an answer in the place of the outcome before; runs on the client's thread."""
         part = sent.partition()
         part = -1 if part is None else part
         if error is None:
             self.outcomes[index] = CONFIRMED_IN[part]
         else:
             self.refused.add(index)
-            self.outcomes[index] = self._previous[index]
+            self.outcomes[index] = before
             self._record_refusal(index, refusal := answered_refusal(error), part)
             if refusal.outcome.verdict is Verdict.TARGET_FAILED:
                 client.forget(self.topic(index))
