@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from duebridge.envelope import Target
-from duebridge.ports.publisher import Delivery
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.store.wire.leases import Claim, DamagedEnvelope, LeasedEnvelope
 from duebridge.store.wire.record import decoded_size
 from duebridge.store.wire.transitions import NO_TAG, HoldClock, SetAside
@@ -45,6 +45,11 @@ class Batch(NamedTuple):
         return [leased for group in self.outgoing.groups for leased in group.leased]
 
     @property
+    def is_of_its_broker(self) -> bool:
+        """Whether the lane's broker is that of every target; else the route has moved since."""
+        return all(each.health.target.broker == self.lane.broker for each in self.outgoing.groups)
+
+    @property
     def ids(self) -> list[str]:
         """The ids of everything that it holds."""
         return [*(each.id for each in self.leased), *(each.id for each in self.damaged)]
@@ -64,6 +69,12 @@ class Batch(NamedTuple):
             *(dead_letter(leased, route, own, letters) for leased in self.leased),
             *(damaged_letter(damaged, route, own, letters) for damaged in self.damaged),
         ]
+
+
+def of_another_broker(target: Target, broker: str) -> Outcome:
+    """Return the outcome of a delivery whose own target is of the broker that its route left."""
+    text = f"expected a target of broker {broker!r}, to which the route has moved; got {target}"
+    return Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "OtherBroker", text)
 
 
 class Admission(NamedTuple):

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import structlog
@@ -13,7 +14,7 @@ from duebridge.store.wire.replies import SettleReply
 from duebridge.store.wire.transitions import Ack, Burial, Decision, Retry, SetAside
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
-from duebridge.worker.batch import Batch
+from duebridge.worker.batch import Batch, of_another_broker
 from duebridge.worker.decide import (
     DeliveryContext,
     RetryRules,
@@ -88,7 +89,15 @@ class Deliverer:
     def _publish(self, batch: Batch) -> Sequence[Outcome]:
         if self._monotonic() > batch.must_start_by:
             return [_LATE] * (batch.outgoing.load.envelopes + len(batch.damaged))
-        return batch.lane.publish(batch.deliveries())
+        deliveries, lane = batch.deliveries(), batch.lane
+        if batch.is_of_its_broker:
+            return lane.publish(deliveries)
+        is_here = [each.target.broker == lane.broker for each in deliveries]
+        answers = iter(lane.publish([*compress(deliveries, is_here)]))
+        return [
+            next(answers) if here else of_another_broker(each.target, lane.broker)
+            for each, here in zip(deliveries, is_here, strict=True)
+        ]
 
     def _judge(
         self, batch: Batch, outcomes: Sequence[Outcome], started_at: float, now_ms: int

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.registry import CollectorRegistry
 
-from duebridge.envelope import Envelope
+from duebridge.envelope import Envelope, Target
 from duebridge.errors import StoreUnavailable
 from duebridge.producer import Producer
 from duebridge.store.registry import Life, Registry
@@ -56,6 +56,24 @@ def test_swap_moves_a_route_to_another_broker(works: Works) -> None:
     schedule(works, "r", 5)
     works.await_arrivals(5, "b")
     assert works.arrived() == []
+
+
+def test_own_target_waits_while_its_route_is_at_another_broker(works: Works) -> None:
+    own = {"allow_targets": [{"broker": "a", "topic": "own"}]}
+    there = Producer(works.configured({"r": "a/t"}, **own), works.connection)
+    works.runner.swap(works.configured({"r": "b/t", "s": "b/s"}))
+    there.schedule("r", b"body", id="own", delay="0ms", target=Target("a", topic="own"))
+    [store] = [view.store for view in works.runner.views() if view.route.name == "r"]
+
+    def is_held() -> bool:
+        entry = store.get("own")
+        return entry is not None and entry.flight.held_since_ms > 0
+
+    wait_until(is_held, "the target to be held")
+    assert (works.arrived("a"), works.arrived("b")) == ([], [])
+    works.runner.swap(works.configured({"r": "a/t", "s": "a/s"}, **own))
+    works.await_arrivals(1)
+    assert works.arrived() == [("own", "own")]
 
 
 def test_swaps_under_load_lose_and_repeat_nothing(works: Works) -> None:

@@ -79,6 +79,23 @@ def test_missing_target_beside_confirms_of_the_same_target_is_its_envelopes_alon
     assert targets.floor.state("odd") in (None, "dead")
 
 
+def test_own_target_of_a_broker_that_the_route_left_is_buried_after_hold_and_published_nowhere(
+    targets: Targets,
+) -> None:
+    targets.floor.schedule("left", delay="1ms", target=Target("former", topic="order-7"))
+    targets.schedule("a", topic="u")
+    targets.run(HOLD_MS)
+    assert targets.gone("dlt") == []
+    targets.schedule("b")
+    targets.run(2000)
+    assert (targets.gone("u"), targets.gone("t"), targets.gone("dlt")) == (["a"], ["b"], ["left"])
+    assert targets.tried("order-7") == []
+    headers = targets.floor.headers("left", "dlt")
+    assert headers["x-dlq-error-message"] == (
+        "expected a target of broker 'memory', to which the route has moved; got former:order-7"
+    )
+
+
 def test_expired_heads_do_not_use_up_the_probes(targets: Targets) -> None:
     """A hold longer than the expiry of 390 that wait in front."""
     targets.floor.config.routes["r"].on_target_error.__dict__["hold"] = 40_000
