@@ -293,3 +293,22 @@ def test_master_without_enough_replicas_is_unavailable_until_one_answers(
             store.promote(1)
         servers.master().ask("CONFIG", "SET", "min-replicas-to-write", 1)
         store.promote(1)
+
+
+def test_sentinel_that_missed_two_failovers_is_not_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A was replaced by B, and B by A: whoever still names B is behind."""
+    a, b = ("a", 1), ("b", 1)
+    finder = sentinel.MasterFinder([("s", 1), ("s", 2)], NAME, {})
+    names: list[tuple[int, sentinel.Address | None]] = []
+    answer = lambda *_: sentinel._SentinelAnswer(*names.pop())  # noqa: E731
+    monkeypatch.setattr(sentinel, "_word_of", answer)
+    monkeypatch.setattr(sentinel, "_watch", lambda *_: None)  # the test asks, no thread
+    found = []
+    for said in ([(5, a), (5, a)], [(7, a), (7, a)], [(6, b), (-1, None)], [(8, b), (7, a)]):
+        names[:] = said
+        finder.ask_again()
+        found.append(finder.address())
+    finder.close()
+    assert found == [a, a, a, b]

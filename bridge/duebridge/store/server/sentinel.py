@@ -139,10 +139,10 @@ class MasterFinder:
 
     def _learn(self, word: _SentinelAnswer, *, is_certain: bool = False) -> None:
         before, pool = self._known, self._pool and self._pool()
-        if word.address == before.address or not (is_certain or word.epoch >= before.epoch):
+        if not (is_certain or word.epoch >= before.epoch):
             return
-        self._known = word
-        if before.address is not None and pool:
+        self._known = word  # also where the same server is master again, of a later epoch
+        if before.address not in (None, word.address) and pool:
             pool.disconnect()  # in use, too: what the former master still says is worth nothing
 
     def _words(self, enough: int) -> list[_SentinelAnswer]:
