@@ -281,7 +281,7 @@ def _settled(
             return store.ack(held.acks(ids), shunted=how == "shunted")
         case "postpone":
             letters = [Postponement(name, delay, "E\nx") for name in ids]
-            return store.postpone(held.token, letters)
+            return store.postpone(held.token, letters, "t")
         case "set_aside":
             aside = [
                 SetAside(id=name, delay_ms=delay, tag="THETARGT", clock="start", error="E")

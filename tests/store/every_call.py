@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "bury": lambda store: store.bury(TOKEN, [burial("d")]),
     "reclaim": lambda store: store.reclaim(),
     "shunt": lambda store: store.shunt(9, 30_000),
-    "postpone": lambda store: store.postpone(TOKEN, postponed("d")),
+    "postpone": lambda store: store.postpone(TOKEN, postponed("d"), "t"),
     "keep": lambda store: store.keep([KeptMessage(envelope("k"), Reason.INVALID, "E\nno")]),
     "replay": lambda store: store.replay(["d", "e"]),
     "drop": lambda store: store.drop(["d", "e"]),

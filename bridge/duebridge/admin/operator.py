@@ -215,7 +215,7 @@ class Operator:
 
     def _shunted(self, route: str, target: str) -> Iterator[int]:
         for store in self._route(route).shards:
-            moved = store.readdress(target, CALL_ROWS, is_asked=True)
+            moved = store.readdress(target, CALL_ROWS, mode="asked")
             while moved:
                 yield moved
                 moved = store.readdress(target, CALL_ROWS)

@@ -130,7 +130,7 @@ class _ScriptWork:
         self._promote()
         while (claim := store.claim(CALL_ROWS, LEASE_MS, limit_bytes=CALL_BYTES)).token:
             store.bury(claim.token, _burials(claim))
-        timed("readdress", lambda: store.readdress(LETTERS, PROMOTE_ROWS, is_asked=True))
+        timed("readdress", lambda: store.readdress(LETTERS, PROMOTE_ROWS, mode="asked"))
         while (claim := timed("shunt", self._shunt)).token:
             timed("ack", partial(store.ack, _acks(claim), shunted=True))
 

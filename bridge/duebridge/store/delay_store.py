@@ -59,6 +59,7 @@ from duebridge.store.wire.transitions import (
     Burial,
     KeptMessage,
     Postponement,
+    ReaddressMode,
     Retry,
     SetAside,
     stored_error,
@@ -248,20 +249,28 @@ class DelayStore(ColdCalls, DividedShard):
         reply = self._lease("shunt", limit, limit_bytes, lease_ms, new_nonce())
         return read_claim(reply, decoded_bytes)
 
-    def postpone(self, token: bytes, postponements: Sequence[Postponement]) -> SettleReply:
-        """End a shunt's lease on envelopes whose dead letters were not confirmed."""
-        arguments: list[Argument] = [token, len(postponements)]
+    def postpone(
+        self, token: bytes, postponements: Sequence[Postponement], target: str
+    ) -> SettleReply:
+        """End a shunt's lease on envelopes whose dead letters `target` did not confirm.
+
+        One that it rejected is kept, unless `readdress` knows another target by now.
+        """
+        arguments: list[Argument] = [token, target, len(postponements)]
         for each in postponements:
             delay_ms = -1 if each.delay_ms is None else each.delay_ms
             arguments += (each.id, delay_ms, int(bool(each.error)), stored_error(each.error))
         return self._settle("postpone", *arguments)
 
-    def readdress(self, target: str, limit: int = MAX_BATCH, *, is_asked: bool = False) -> int:
-        """Make due the dead envelopes that had no target or were rejected; return how many.
+    def readdress(
+        self, target: str, limit: int = MAX_BATCH, *, mode: ReaddressMode = "changed"
+    ) -> int:
+        """Make due the dead envelopes that wait for another target; return how many.
 
-        Does nothing while `target` is the one of the last call that found none, unless asked.
+        `changed` takes those without a target, and those that another target than this one
+        rejected; `asked` also those that this one did; `unaddressed` those without a target alone.
         """
-        reply = self._run("readdress", target, int(is_asked), limit)
+        reply = self._run("readdress", target, mode, limit)
         return read_reply(reply, MoveReply).moved
 
     def replay(self, ids: Sequence[str], delays_ms: Sequence[int] = ()) -> list[ReplayAnswer]:

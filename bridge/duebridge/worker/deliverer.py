@@ -121,7 +121,7 @@ class Deliverer:
             self._settle_letters(batch, acks, decisions)
         else:
             self.ack(view, acks, at_once=batch.outgoing.is_suspect)
-            for reply in settle(view.store, batch.token, decisions):
+            for reply in settle(view, batch.token, decisions):
                 self._note_settled(view, reply)
             metrics.count_decisions(view.route.name, len(acks), decisions)
         report_batch(batch, decisions)
@@ -158,11 +158,11 @@ class Deliverer:
     def _settle_letters(
         self, batch: Batch, acks: Sequence[Ack], decisions: Sequence[Decision]
     ) -> None:
-        store, name = batch.view.store, batch.view.route.name
-        replies = [store.ack(some, shunted=True) for some in in_calls(acks)]
-        replies += settle_letters(store, batch.token, decisions)
+        view, name = batch.view, batch.view.route.name
+        replies = [view.store.ack(some, shunted=True) for some in in_calls(acks)]
+        replies += settle_letters(view, batch.token, decisions)
         for reply in replies:
-            self._note_settled(batch.view, reply)
+            self._note_settled(view, reply)
         metrics.shunted.labels(name).inc(len(acks))
         metrics.letters_kept.labels(name).inc(len(decisions))
         if acks:
@@ -191,7 +191,7 @@ class Deliverer:
         view = batch.view
         carry_out: Callable[..., list[SettleReply]] = settle_letters if batch.is_letter else settle
         try:
-            for reply in carry_out(view.store, batch.token, decisions):
+            for reply in carry_out(view, batch.token, decisions):
                 self._note_settled(view, reply)
         except Exception as error:  # the leases expire
             self._outage(view).begin(_said(error))

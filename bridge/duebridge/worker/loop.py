@@ -191,11 +191,9 @@ class Loop:
     def _tidy(self, view: ShardView) -> int:
         """Forget expired memory; make due the dead envelopes that waited for another target."""
         moved = 0
-        if view.must_readdress and view.dead_letter is not None:
-            moved = view.store.readdress(str(view.dead_letter), RESUME_ROWS)
-            view.must_readdress = moved > 0
-            if moved:
-                view.must_poll()
+        if (mode := view.readdress_mode) is not None:
+            moved = view.store.readdress(str(view.dead_letter), RESUME_ROWS, mode=mode)
+            view.note_readdressed(moved)
         if view.is_due(view.poll.first_forget_ms):
             poll, _ = view.store.forget()
             view.update(poll)

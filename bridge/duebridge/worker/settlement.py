@@ -13,7 +13,6 @@ import structlog
 
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import in_calls
-from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.replies import SettleReply
 from duebridge.store.wire.transitions import (
     Ack,
@@ -31,8 +30,9 @@ ACK_EVERY_S = 0.02
 log = structlog.get_logger()
 
 
-def settle(store: DelayStore, token: bytes, decisions: Iterable[Decision]) -> list[SettleReply]:
+def settle(view: ShardView, token: bytes, decisions: Iterable[Decision]) -> list[SettleReply]:
     """Apply the decisions on envelopes of one claim; return the store's replies."""
+    store = view.store
     retries: list[Retry] = []
     aside: list[SetAside] = []
     burials: list[Burial] = []
@@ -56,11 +56,11 @@ def settle(store: DelayStore, token: bytes, decisions: Iterable[Decision]) -> li
 
 
 def settle_letters(
-    store: DelayStore, token: bytes, decisions: Iterable[Decision]
+    view: ShardView, token: bytes, decisions: Iterable[Decision]
 ) -> list[SettleReply]:
     """Apply the decisions on dead letters of one shunt; return the store's replies."""
-    postponed = [postponement(each) for each in decisions]
-    return [store.postpone(token, some) for some in in_calls(postponed)]
+    postponed, target = [postponement(each) for each in decisions], str(view.dead_letter)
+    return [view.store.postpone(token, some, target) for some in in_calls(postponed)]
 
 
 def postponement(decision: Decision) -> Postponement:

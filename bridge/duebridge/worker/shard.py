@@ -21,9 +21,11 @@ from duebridge.store.batching import CALL_BYTES, CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR, READY_FULL, DelayStore
 from duebridge.store.wire.leases import Claim, LeasedEnvelope
 from duebridge.store.wire.poll import NONE, Poll, Stats
+from duebridge.store.wire.transitions import ReaddressMode
 from duebridge.worker.gauge_lease import GaugeLease
 
 POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
+READDRESS_EVERY_S = 10.0  # dead envelopes of processes that know no target for them yet
 STATS_EVERY_S = 5.0  # refresh interval of the gauges
 ASIDE_PAGES = 5  # of 1,000 retries, each time: what is set aside is counted in rounds
 FIRST_PAUSE_S = 0.05
@@ -68,7 +70,6 @@ class ShardView:
         self.aside = AsideCount()  # counted while this worker has the lease of the gauges
         self.has_backlog = False  # the latest promotion moved `BACKLOG` envelopes or more
         self.is_unreadable = False  # a record requires a newer duebridge
-        self.must_readdress = route.dead_letter is not None
         # The tags of targets that are well again, and how far their envelopes are resumed. A worker
         # that starts knows of no held target: it resumes all.
         self.resuming: dict[str, tuple[str, str]] = {"": NO_CURSOR}
@@ -86,6 +87,8 @@ class ShardView:
         self._pause_s = FIRST_PAUSE_S
         self._blameless_until = 0.0
         self._gathers_until = 0.0
+        self._has_readdressed = False  # what another target than the route's present one rejected
+        self._readdress_at = -inf
 
     def gather(self, promoted: int) -> None:
         """Record a promotion; without a backlog, delay the next one by `GATHER_S`."""
@@ -134,6 +137,27 @@ class ShardView:
     def target_of(self, leased: LeasedEnvelope) -> Target:
         """Return an envelope's target: its own, or the route's."""
         return leased.content.target or self.target
+
+    @property
+    def readdress_mode(self) -> ReaddressMode | None:
+        """Which dead envelopes are to be made due now; None for none.
+
+        A process that has no target for the route yet may bury at any time: such are sought again.
+        """
+        if self.dead_letter is None:
+            return None
+        if not self._has_readdressed:
+            return "changed"
+        is_time = self.poll.dead and self._monotonic() >= self._readdress_at
+        return "unaddressed" if is_time else None
+
+    def note_readdressed(self, moved: int) -> None:
+        """Note how many dead envelopes became due: until there are none, the next turn seeks on."""
+        if moved:
+            self._must_poll = True
+            return
+        self._has_readdressed = True
+        self._readdress_at = self._monotonic() + READDRESS_EVERY_S
 
     def must_poll(self) -> None:
         """Poll the store before the next step."""

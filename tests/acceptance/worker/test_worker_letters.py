@@ -11,9 +11,10 @@ import pytest
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.worker.process import Runner
-from duebridge.worker.shard import ShardView
+from duebridge.worker.shard import READDRESS_EVERY_S, ShardView
 from duebridge.worker.worker import Worker
 from tests.acceptance.site import memory_config
+from tests.acceptance.targets import Crew
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.floor import Floor
 from tests.support.servers import wait_until
@@ -25,11 +26,11 @@ FOR_EVER = 2**52
 LEASE_MS = 30_000
 
 
-class Letters:
+class Letters(Crew):
     """A floor on which everything scheduled dies; `refuse` says how letters end."""
 
     def __init__(self, floor: Floor) -> None:
-        self.floor = floor
+        super().__init__(floor)
         self.store = floor.stores["r"]
         self.tries: list[str] = []
         self.refuse: Callable[[str], Outcome | None] = lambda _: None
@@ -40,18 +41,6 @@ class Letters:
             return None if delivery.id.startswith("well") else TOO_LARGE
         self.tries.append(delivery.id)
         return self.refuse(delivery.id)
-
-    def run(self, ms: int, step_ms: int = 250) -> None:
-        for _ in range(ms // step_ms):
-            self.floor.advance(step_ms)
-            self.turn()
-
-    def turn(self) -> None:
-        self.floor.worker.wake(self.floor.views["r"])
-        turns = 0
-        while self.floor.worker.run_once():
-            turns += 1
-            assert turns < 300, "the worker turns for ever"
 
     def is_kept_for_good(self, id: str) -> bool:
         entry = self.store.get(id)
@@ -83,7 +72,7 @@ def test_letters_rejected_for_good_are_tried_again_at_request(letters: Letters) 
     letters.run(1000)
     letters.refuse = lambda _: None
     target = str(letters.floor.views["r"].dead_letter)
-    assert letters.store.readdress(target, is_asked=True) == 3
+    assert letters.store.readdress(target, mode="asked") == 3
     letters.run(1000)
     assert sorted(letters.floor.arrived("dlt")) == names(3, "bad")
     assert letters.floor.headers("bad0000", "dlt")["x-dlq-reason"] == "too_large"
@@ -141,6 +130,20 @@ def test_letters_that_waited_go_once_the_route_gains_another_target(
     assert sorted(after.floor.arrived("other")) == names(20, "a")
 
 
+def test_letters_that_a_process_without_a_target_adds_go_within_seconds(
+    connection: Connection,
+) -> None:
+    """A rolling update: the new process is at work while the old one still buries."""
+    after = Letters(floor_on(connection, "test-rolling", "dlt"))
+    after.run(1000)
+    before = Letters(floor_on(connection, "test-rolling", None))
+    before.floor.schedule(*names(3, "a"), delay="1ms")
+    before.run(1000)
+    after.floor.advance(1000)
+    after.run(2 * round(READDRESS_EVERY_S * 1000), step_ms=1000)
+    assert sorted(after.floor.arrived("dlt")) == names(3, "a")
+
+
 def test_letters_that_the_new_target_rejects_too_come_to_rest(connection: Connection) -> None:
     before = Letters(floor_on(connection, "test-rest", None))
     before.floor.schedule(*names(700, "a")[:500], delay="1ms")
@@ -186,6 +189,7 @@ def later(letters: Letters) -> Later:
     floor.lane = floor._lane(later)
     views: list[ShardView] = list(floor.views.values())
     floor.worker = Worker({"memory": floor.lane}, views, floor.monotonic)
+    letters.workers = [floor.worker]
     floor.lane.ping()
     later.run()
     floor.advance(2000)

@@ -57,7 +57,7 @@ MOVES: dict[str, tuple[Bring, Move]] = {
     "shunt": (lambda desk: desk.dead("a", "b"), lambda desk, _: desk.store.shunt(9, LEASE_MS)),
     "postpone": (
         lambda d: d.shunt("a"),
-        lambda d, held: d.store.postpone(held.token, postponed("a")),
+        lambda d, held: d.store.postpone(held.token, postponed("a"), "t"),
     ),
     "replay": (lambda desk: desk.dead("a"), lambda desk, _: desk.store.replay(["a"])),
     "reschedule": (far, lambda desk, _: desk.store.reschedule("a", "+70", YEAR_MS)),

@@ -150,7 +150,7 @@ def test_every_transition_of_the_least_user_is_permitted(open_at: OpenAt, url_of
     desk = Desk(open_at(url_of()), "duebridge")
     store = desk.store
     claim = desk.shunt("shunted", "postponed")
-    assert store.postpone(claim.token, postponed("postponed")).stale == []
+    assert store.postpone(claim.token, postponed("postponed"), "t").stale == []
     assert store.ack(acks(claim.token, "shunted"), shunted=True).stale == []
     claim = desk.unack("done", "back")
     assert store.ack(acks(claim.token, "done")).stale == []

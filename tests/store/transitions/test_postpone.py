@@ -11,7 +11,7 @@ NO = "E\ntoo large"
 
 def test_postpone_ends_the_lease_and_waits(desk: Desk) -> None:
     claim = desk.shunt("a", "b")
-    settled = desk.store.postpone(claim.token, [Postponement("a", 5000, NO)])
+    settled = desk.store.postpone(claim.token, [Postponement("a", 5000, NO)], "t")
     assert (settled.stale, settled.poll.dead) == ([], 2)
     assert desk.score_of("a", "dead") == desk.clock() + 5000
     assert [desk.flight_of(each).shunting for each in "ab"] == [False, True]
@@ -34,7 +34,7 @@ def test_postpone_counts_a_try_and_keeps_why_the_envelope_died(
 ) -> None:
     claim = desk.shunt("a")
     before = desk.flight_of("a")
-    desk.store.postpone(claim.token, [postponement])
+    desk.store.postpone(claim.token, [postponement], "t")
     flight = desk.flight_of("a")
     assert (flight.letters, flight.letter_error) == (letters, error)
     assert (flight.error_message, flight.reason) == (before.error_message, before.reason)
@@ -45,7 +45,7 @@ def test_postpone_counts_on_over_many_tries_and_a_replay_begins_anew(desk: Desk)
     desk.dead("a")
     for _ in range(3):
         claim = desk.store.shunt(1, LEASE_MS)
-        assert desk.store.postpone(claim.token, [Postponement("a", 0, NO)]).stale == []
+        assert desk.store.postpone(claim.token, [Postponement("a", 0, NO)], "t").stale == []
     assert desk.flight_of("a").letters == 3
     assert desk.store.replay(["a"]) == ["replayed"]
     assert (desk.flight_of("a").letters, desk.flight_of("a").letter_error) == (0, "")
@@ -53,7 +53,7 @@ def test_postpone_counts_on_over_many_tries_and_a_replay_begins_anew(desk: Desk)
 
 def test_postpone_of_a_rejected_one_is_never_due_again(desk: Desk) -> None:
     claim = desk.shunt("a", "b")
-    desk.store.postpone(claim.token, [Postponement("a", None, NO), Postponement("b", 0)])
+    desk.store.postpone(claim.token, [Postponement("a", None, NO), Postponement("b", 0)], "t")
     assert desk.store.next().first_dead_ms == desk.clock()
     desk.clock.advance(365 * 86_400_000)
     assert desk.store.shunt(10, LEASE_MS).ids == ["b"]
@@ -66,13 +66,13 @@ def test_postpone_with_a_strange_token_is_stale_and_changes_nothing(
     desk.shunt("a")
     with desk.unchanged():
         given = [Postponement("a", None, NO), Postponement("nobody", 1)]
-        assert desk.store.postpone(token, given).stale == ["a", "nobody"]
+        assert desk.store.postpone(token, given, "t").stale == ["a", "nobody"]
 
 
 def test_postpone_of_a_claim_is_stale(desk: Desk) -> None:
     claim = desk.unack("a")
     with desk.unchanged():
-        assert desk.store.postpone(claim.token, [Postponement("a", None, NO)]).stale == ["a"]
+        assert desk.store.postpone(claim.token, [Postponement("a", None, NO)], "t").stale == ["a"]
 
 
 def test_postpone_after_another_shunt_leaves_that_one_alone(desk: Desk) -> None:
@@ -80,8 +80,8 @@ def test_postpone_after_another_shunt_leaves_that_one_alone(desk: Desk) -> None:
     desk.clock.advance(LEASE_MS)
     second = desk.store.shunt(1, LEASE_MS)
     with desk.unchanged():
-        assert desk.store.postpone(first.token, [Postponement("a", None, NO)]).stale == ["a"]
-    assert desk.store.postpone(second.token, [Postponement("a", 1)]).stale == []
+        assert desk.store.postpone(first.token, [Postponement("a", None, NO)], "t").stale == ["a"]
+    assert desk.store.postpone(second.token, [Postponement("a", 1)], "t").stale == []
 
 
 def test_postpone_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
@@ -89,13 +89,13 @@ def test_postpone_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
     claim = desk.shunt(*ids)
     given = [Postponement(each, 1, NO) for each in ids]
     with desk.unchanged(), pytest.raises(StoreError, match="LIMIT"):
-        desk.store.postpone(claim.token, [*given, Postponement("x", 1)])
-    assert desk.store.postpone(claim.token, given).stale == []
+        desk.store.postpone(claim.token, [*given, Postponement("x", 1)], "t")
+    assert desk.store.postpone(claim.token, given, "t").stale == []
 
 
 def test_postpone_of_a_ghost_is_forgotten_by_the_next_shunt(desk: Desk) -> None:
     claim = desk.shunt("a", "b")
     desk.lose_record("a")
-    desk.store.postpone(claim.token, [Postponement("a", 0), Postponement("b", 0)])
+    desk.store.postpone(claim.token, [Postponement("a", 0), Postponement("b", 0)], "t")
     assert desk.store.shunt(10, LEASE_MS).ids == ["b"]
     assert (desk.state_of("a"), desk.flight_bytes("a")) == (None, None)

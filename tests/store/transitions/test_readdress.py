@@ -9,14 +9,15 @@ from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, Desk, acks
 
 FOR_EVER = 2**52
+OTHER_TARGET_MS = 10_000  # lua/postpone.lua
 
 
-def reject(desk: Desk, *ids: str) -> None:
+def reject(desk: Desk, *ids: str, target: str = "t") -> None:
     """Have the target of the dead letters reject them for good."""
     claim = desk.store.shunt(1000, LEASE_MS)
     assert sorted(claim.ids) == sorted(ids)
     rejected = [Postponement(each, None, "E\ntoo large") for each in claim.ids]
-    assert desk.store.postpone(claim.token, rejected).stale == []
+    assert desk.store.postpone(claim.token, rejected, target).stale == []
     assert all((desk.score_of(each, "dead") or 0) >= FOR_EVER for each in ids)
 
 
@@ -24,7 +25,7 @@ def due(desk: Desk) -> Sequence[str]:
     """The dead letters that a shunt would send now; they stay so."""
     claim = desk.store.shunt(1000, LEASE_MS)
     back = [Postponement(each, 0) for each in claim.ids]
-    assert desk.store.postpone(claim.token, back).stale == []
+    assert desk.store.postpone(claim.token, back, "t").stale == []
     return sorted(claim.ids)
 
 
@@ -65,7 +66,7 @@ def test_readdress_of_the_same_target_leaves_the_rejected(rejected: Desk) -> Non
 
 
 def test_readdress_when_asked_makes_due_what_this_target_rejected(rejected: Desk) -> None:
-    assert rejected.store.readdress("t", is_asked=True) == 2
+    assert rejected.store.readdress("t", mode="asked") == 2
     assert due(rejected) == ["a", "b"]
 
 
@@ -81,10 +82,34 @@ def test_readdress_ends_although_the_new_target_rejects_too(
     moves = 0
     while moved := desk.store.readdress("u", 3):
         moves += moved
-        reject(desk, *due(desk))
+        reject(desk, *due(desk), target="u")
         assert moves <= 20
     assert moves == 20
     assert due(desk) == []
+
+
+def test_readdress_of_the_unaddressed_leaves_the_rejected_and_the_target(
+    rejected: Desk, open_desk: Opened
+) -> None:
+    assert rejected.store.readdress("u", mode="unaddressed") == 0
+    assert due(rejected) == []
+    assert rejected.store.readdress("t") == 0
+    desk = open_desk(has_dead_letter=False)
+    desk.dead("a", "b")
+    assert desk.store.readdress("t", mode="unaddressed") == 2
+    assert due(desk) == ["a", "b"]
+
+
+def test_rejection_by_a_target_that_was_left_meanwhile_keeps_nothing(desk: Desk) -> None:
+    desk.dead("a", "b")
+    desk.store.readdress("t")
+    claim = desk.store.shunt(1000, LEASE_MS)
+    assert desk.store.readdress("u") == 0
+    desk.store.postpone(claim.token, [Postponement("a", None, "E\nno")], "t")
+    desk.store.postpone(claim.token, [Postponement("b", None, "E\nno")], "u")
+    assert due(desk) == []
+    desk.clock.advance(OTHER_TARGET_MS)
+    assert due(desk) == ["a"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 1000, 5000])
@@ -104,7 +129,7 @@ def test_readdress_cut_short_goes_on_with_another_worker(rejected: Desk) -> None
 
 def test_readdress_leaves_a_running_shunt_and_the_waiting_alone(desk: Desk) -> None:
     claim = desk.shunt("a", "b")
-    desk.store.postpone(claim.token, [Postponement("b", 5000, "E\nno")])
+    desk.store.postpone(claim.token, [Postponement("b", 5000, "E\nno")], "t")
     scores = [desk.score_of(each, "dead") for each in "ab"]
     assert desk.store.readdress("u") == 0
     assert [desk.score_of(each, "dead") for each in "ab"] == scores

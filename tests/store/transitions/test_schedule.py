@@ -173,7 +173,7 @@ def drain(desk: Desk, claim) -> None:
     shunted = store.shunt(2, 1000)
     ids = [each.id for each in shunted.leased]
     assert store.ack(acks(shunted.token, *ids[:1]), shunted=True).stale == []
-    assert store.postpone(shunted.token, postponed(*ids[1:], delay_ms=10)).stale == []
+    assert store.postpone(shunted.token, postponed(*ids[1:], delay_ms=10), "t").stale == []
     assert store.cancel("i") == "cancelled"
     assert store.reschedule("j", "+10", YEAR_MS).status == "rescheduled"
     dead = [each.id for each in store.list("dead").entries if not each.flight.shunting]

@@ -35,7 +35,7 @@ OF_A_CLAIM: dict[str, Settle] = {
 }
 OF_A_SHUNT: dict[str, Settle] = {
     "shunted": lambda store, token, ids: store.ack(acks(token, *ids), shunted=True),
-    "postpone": lambda store, token, ids: store.postpone(token, postponed(*ids)),
+    "postpone": lambda store, token, ids: store.postpone(token, postponed(*ids), "t"),
 }
 SETTLES = OF_A_CLAIM | OF_A_SHUNT
 EVERY = pytest.mark.parametrize("name", SETTLES)
@@ -205,7 +205,7 @@ def test_bury_counts_and_doubts_only_when_told(desk: Desk) -> None:
 
 def test_postpone_ends_the_lease_and_waits(desk: Desk) -> None:
     claim = desk.shunt("a", "b")
-    settled = desk.store.postpone(claim.token, postponed("a"))
+    settled = desk.store.postpone(claim.token, postponed("a"), "t")
     assert (settled.stale, settled.poll.dead) == ([], 2)
     assert desk.score_of("a", "dead") == desk.clock() + 5000
     assert not desk.flight_of("a").shunting

@@ -27,6 +27,10 @@ HoldClock: TypeAlias = Literal["start", "end", "keep"]
 """What becomes of the clock of `hold`, which runs from the first target failure of a streak."""
 
 
+ReaddressMode: TypeAlias = Literal["changed", "asked", "unaddressed"]
+"""Which dead envelopes are made due for a dead-letter target: lua/readdress.lua."""
+
+
 CLOCK_WORDS: dict[HoldClock, str] = {"start": "1", "end": "0", "keep": ""}
 ERROR_BYTES = 1024
 
