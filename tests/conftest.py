@@ -1,12 +1,17 @@
-"""What every test may ask for: the real services, or a skip that says why (in CI: a failure)."""
+"""What every test may ask for: the real services, or a skip that says why (in CI: a failure).
+
+Also certificates, and a Kafka that wants them.
+"""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.certificates import Certificates, make_certificates
 from tests.support.checkout import ROOT, missing
+from tests.support.kafka import own_kafka
 
 # How fast a machine draws examples is no property of the code.
 settings.register_profile("duebridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,3 +45,16 @@ def kafka_bootstrap(service: Callable[[str, str], str]) -> str:
 @pytest.fixture(scope="session")
 def rabbitmq_url(service: Callable[[str, str], str]) -> str:
     return service("rabbitmq", "url")
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secure_kafka(
+    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[own_kafka.SecureKafka]:
+    with own_kafka.secure_kafka(tmp_path_factory.mktemp("kafka"), certificates) as kafka:
+        yield kafka

@@ -1,4 +1,4 @@
-"""A worker turned by hand, whose targets answer as a test says."""
+"""Workers turned by hand, and targets that answer as a test says."""
 
 from typing import Any
 
@@ -10,12 +10,34 @@ from duebridge.worker.worker import Worker
 from tests.support.floor import Floor, InlineExecutor
 
 
-class Targets:
-    """A floor whose topics answer as `outcomes` says; keeps every try."""
+class Crew:
+    """The workers on a floor, turned by hand."""
 
     def __init__(self, floor: Floor) -> None:
         self.floor = floor
         self.workers = [floor.worker]
+
+    def run(self, ms: int, step_ms: int = 250) -> None:
+        """Let time pass by steps; every worker turns until it is idle."""
+        for _ in range(ms // step_ms):
+            self.floor.advance(step_ms)
+            self.turn()
+
+    def turn(self) -> None:
+        for worker in self.workers:
+            for view in worker.views:
+                worker.wake(view)
+            turns = 0
+            while worker.run_once():
+                turns += 1
+                assert turns < 300, "a worker turns for ever"
+
+
+class Targets(Crew):
+    """A floor whose topics answer as `outcomes` says; keeps every try."""
+
+    def __init__(self, floor: Floor) -> None:
+        super().__init__(floor)
         self.outcomes: dict[str, Outcome] = {}
         self.tries: list[tuple[int, str, str]] = []
         floor.publisher.script(self._answer)
@@ -40,21 +62,6 @@ class Targets:
             ShardView(view.route, view.store, floor.monotonic) for view in floor.views.values()
         ]
         return Worker({"memory": lane}, views, floor.monotonic)
-
-    def run(self, ms: int, step_ms: int = 250) -> None:
-        """Let time pass by steps; every worker turns until it is idle."""
-        for _ in range(ms // step_ms):
-            self.floor.advance(step_ms)
-            self.turn()
-
-    def turn(self) -> None:
-        for worker in self.workers:
-            for view in worker.views:
-                worker.wake(view)
-            turns = 0
-            while worker.run_once():
-                turns += 1
-                assert turns < 300, "a worker turns for ever"
 
     def tried(self, topic: str) -> list[int]:
         """When a topic was tried."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
+from tests.support.certificates import no_secret_is_logged  # noqa: F401
 
 for part in ("publisher", "content", "fault", "outage"):
     pytest.register_assert_rewrite(f"tests.contract.{part}_contract")

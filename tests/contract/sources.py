@@ -31,8 +31,8 @@ MARGIN_S = 2.0
 MOST_S = 20.0  # of a call to a broker that does not answer
 
 
-class SourceContract:
-    """Subclass it as Test…, with a fixture `broker`."""
+class QueueContract:
+    """The part of the contract that each kind of queue or log has to pass by itself."""
 
     @pytest.fixture
     def name(self, broker: SourceUnderTest) -> str:
@@ -157,37 +157,10 @@ class SourceContract:
         while b"after" not in bodies(received(source)):
             pass  # the one before it, whose settling may have been lost
 
-    def test_receive_from_an_absent_broker_raises_in_time(self, broker: SourceUnderTest) -> None:
-        with closing(broker.open_at(free_port())) as source:
-            raises_in_time(source)
-            raises_in_time(source)
-
-    def test_receive_from_a_silent_broker_raises_in_time(self, broker: SourceUnderTest) -> None:
-        with silent_listener() as port, closing(broker.open_at(port)) as source:
-            raises_in_time(source)
-
     def test_receive_from_a_missing_one_raises_config_error(self, broker: SourceUnderTest) -> None:
         name = broker.missing()
         with closing(broker.open(name)) as source, pytest.raises(ConfigError, match=name):
             source.receive(WITHIN_S)
-
-    # While a batch waits for the store.
-
-    def test_keep_alive_for_longer_than_the_broker_waits_keeps_the_batch(
-        self, broker: SourceUnderTest, name: str
-    ) -> None:
-        broker.send(name, numbered(30))
-        with closing(broker.open(name, impatient=True, batch=10)) as source:
-            batch = received(source)
-            until = time.monotonic() + 1.5 * broker.silent_s + MARGIN_S
-            pause = threading.Event()
-            while time.monotonic() < until:
-                source.keep_alive()
-                pause.wait(0.2)
-            source.settle(batch)
-            rest = settled(source, 30 - len(batch))
-            assert bodies([*batch, *rest]) == numbered(30)
-            assert is_quiet(source)
 
     def test_lag_becomes_the_number_of_messages_that_wait(
         self, broker: SourceUnderTest, name: str
@@ -258,6 +231,35 @@ class SourceContract:
             source.close()
             thread.join(MOST_S)
             assert not thread.is_alive()
+
+
+class SourceContract(QueueContract):
+    """The contract, with that of the connection. Subclass it as Test…, with a fixture `broker`."""
+
+    def test_receive_from_an_absent_broker_raises_in_time(self, broker: SourceUnderTest) -> None:
+        with closing(broker.open_at(free_port())) as source:
+            raises_in_time(source)
+            raises_in_time(source)
+
+    def test_receive_from_a_silent_broker_raises_in_time(self, broker: SourceUnderTest) -> None:
+        with silent_listener() as port, closing(broker.open_at(port)) as source:
+            raises_in_time(source)
+
+    def test_keep_alive_for_longer_than_the_broker_waits_keeps_the_batch(
+        self, broker: SourceUnderTest, name: str
+    ) -> None:
+        broker.send(name, numbered(30))
+        with closing(broker.open(name, impatient=True, batch=10)) as source:
+            batch = received(source)
+            until = time.monotonic() + 1.5 * broker.silent_s + MARGIN_S
+            pause = threading.Event()
+            while time.monotonic() < until:
+                source.keep_alive()
+                pause.wait(0.2)
+            source.settle(batch)
+            rest = settled(source, 30 - len(batch))
+            assert bodies([*batch, *rest]) == numbered(30)
+            assert is_quiet(source)
 
 
 def raises_in_time(source: Source) -> None:

@@ -2,7 +2,7 @@
 
 `durability.md` beside it gets a table of what was lost.
 
-Every run is a line of the state file, so that a proof that was interrupted goes on where it was.
+Interrupted, it goes on where it was.
 Exit 0: held; 1: broken, its histories kept; 2: too few runs.
 
     python -m tests.failover.proof --times 2 --only killed,frozen --durability replicated
@@ -11,23 +11,19 @@ Exit 0: held; 1: broken, its histories kept; 2: too few runs.
 import argparse
 import multiprocessing
 import os
-import shutil
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from tests.failover.rig import DURABILITIES, Result, run_scenario
 from tests.failover.scenarios import SCENARIOS
 from tests.failover.table import Run, put_between_marks, report, summary
 from tests.support.checkout import ROOT
 from tests.support.model.histories import commit, machine
+from tests.support.model.proof import RunFile, add_options, exit_code, run_in
 
 HOME = ROOT / ".services" / "proof-ha"
 REPORT = Path("docs", "durability-measured.md")
@@ -42,9 +38,7 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--durability", default=",".join(DURABILITIES), help="these settings")
     parser.add_argument("--at-once", type=int, default=1, help="runs at the same time")
     parser.add_argument("--minutes", type=float, default=600, help="begin no run after so long")
-    parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
-    parser.add_argument("--report", type=Path, default=ROOT / REPORT)
-    parser.add_argument("--home", type=Path, default=HOME)
+    add_options(parser, HOME, ROOT / REPORT)
     chosen = parser.parse_args(arguments)
     for given, known in ((chosen.only, SCENARIOS), (chosen.durability, DURABILITIES)):
         if set(given.split(",")) - set(known):
@@ -53,19 +47,13 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 class Proof:
-    """The rounds, and the file that remembers them."""
+    """The rounds."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
-        self._chosen, self._home = chosen, chosen.home
-        self._home.mkdir(parents=True, exist_ok=True)
-        self._state = self._home / "runs.jsonl"
-        if chosen.anew:
-            self._state.unlink(missing_ok=True)
-        self._commit = commit(REPORT)
+        self._chosen, self._home, self._commit = chosen, chosen.home, commit(REPORT)
+        self._file = RunFile(self._home, Run, anew=chosen.anew)
+        self.runs = self._file.runs
         self._give_up_at = time.monotonic() + 60 * chosen.minutes
-        self._noting = threading.Lock()
-        lines = self._state.read_bytes() if self._state.exists() else b""
-        self.runs = msgspec.json.Decoder(Run).decode_lines(lines)
 
     def go_on(self) -> bool:
         """Run rounds, one of each a round; return whether there are enough of all."""
@@ -100,11 +88,8 @@ class Proof:
         return True
 
     def _note(self, result: Result) -> None:
-        run = Run(self._commit, machine(), result)
-        with self._noting, self._state.open("ab") as file:
-            self.runs.append(run)
-            file.write(msgspec.json.encode(run) + b"\n")
-        print(run.result, flush=True)  # noqa: T201 - a program that tells how far it is
+        self._file.note(Run(self._commit, machine(), result))
+        print(result, flush=True)  # noqa: T201 - a program that tells how far it is
 
     def write_report(self) -> None:
         self._chosen.report.write_text(report(self.runs, SCENARIOS))
@@ -114,26 +99,17 @@ class Proof:
 
 
 def run_apart(home: Path, name: str, durability: str, seed: str) -> Result:
-    """Run one in a folder of its own, which is kept unless it held."""
+    """Run one, in a process of its own."""
     folder = home / f"{name}-{durability}-{seed}"
-    folder.mkdir()
-    try:
-        result = run_scenario(SCENARIOS[name], durability, folder, seed)
-    except Exception as error:  # of the run itself: it proves nothing, and must be seen
-        (folder / "error.txt").write_text(traceback.format_exc())
-        result = Result.failed(name, durability, seed, error)
-    if result.outcome == "held":
-        shutil.rmtree(folder)
-    return result
+    failed = partial(Result.failed, name, durability, seed)
+    return run_in(folder, partial(run_scenario, SCENARIOS[name], durability, folder, seed), failed)
 
 
 def main(arguments: Sequence[str]) -> int:
     proof = Proof(options(arguments))
     is_over = proof.go_on()
     proof.write_report()
-    if "BROKEN" in {run.result.outcome for run in proof.runs}:
-        return 1
-    return 0 if is_over else 2
+    return exit_code([run.result for run in proof.runs], is_over=is_over)
 
 
 if __name__ == "__main__":

@@ -2,23 +2,31 @@
 
 import ast
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
 
 class Stale(Exception):
     """The code that an edit changes is not there, or is there twice."""
 
 
-class Edit(Protocol):
+class Edit(ABC):
     """A change of one file of a checkout."""
+
+    @abstractmethod
+    def changed(self, tree: Path) -> tuple[Path, str]:
+        """Return the file, and what it says once it is changed; raises `Stale`."""
 
     def apply(self, tree: Path) -> None:
         """Change the file; raises `Stale`."""
+        path, text = self.changed(tree)
+        path.write_text(text)
 
 
-class CodeEdit(NamedTuple):
+@dataclass(frozen=True)
+class CodeEdit(Edit):
     """Replaces every node of a function that reads `old`: an expression, or a statement.
 
     `function` is qualified by its class: `Deliverer.ack`.
@@ -29,18 +37,19 @@ class CodeEdit(NamedTuple):
     old: str
     new: str
 
-    def apply(self, tree: Path) -> None:
-        """Change the module; raises `Stale`."""
+    def changed(self, tree: Path) -> tuple[Path, str]:
+        """Return the module, and its code without comments; raises `Stale`."""
         path = tree / self.module
         module = ast.parse(path.read_text())
         replacement = _Replacement(self.old, self.new)
         replacement.visit(_found(module.body, self.function.split(".")))
         if not replacement.count:
             raise Stale(f"{self.function} of {self.module} has no {self.old!r}")
-        path.write_text(ast.unparse(ast.fix_missing_locations(module)))
+        return path, ast.unparse(ast.fix_missing_locations(module))
 
 
-class ScriptEdit(NamedTuple):
+@dataclass(frozen=True)
+class ScriptEdit(Edit):
     """Replaces the text that one Lua script has once, whatever its spaces and lines.
 
     `script` names the file where several have the text.
@@ -50,14 +59,14 @@ class ScriptEdit(NamedTuple):
     new: str
     script: str = ""
 
-    def apply(self, tree: Path) -> None:
-        """Change the script; raises `Stale`."""
+    def changed(self, tree: Path) -> tuple[Path, str]:
+        """Return the script, and its text; raises `Stale`."""
         pattern = re.compile(r"\s+".join(map(re.escape, self.old.split())))
         paths = [path for path in tree.glob("lua/**/*.lua") if path.name.endswith(self.script)]
         found = [path for path in paths if pattern.search(path.read_text())]
         if len(found) != 1 or len(pattern.findall(found[0].read_text())) != 1:
             raise Stale(f"{[path.name for path in found]} have {self.old!r}")
-        found[0].write_text(pattern.sub(lambda _: self.new, found[0].read_text()))
+        return found[0], pattern.sub(lambda _: self.new, found[0].read_text())
 
 
 class _Replacement(ast.NodeTransformer):

@@ -1,7 +1,7 @@
 """The bounds, then the fault matrix until enough was accepted and broken: `make proof`.
 
-Every run is a line of the state file, so that a proof that was interrupted goes on where it was.
-The report is written after every round. Exit 0: held; 1: broken, its histories kept; 2: too little.
+The report is written after every round; interrupted, the proof goes on where it was.
+Exit 0: held; 1: broken, its histories kept; 2: too little.
 
     python -m tests.faults.proof --accepted 4000 --effective 4 --only worker_killed,store_killed
 """
@@ -14,6 +14,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from tests.faults.table import MATRIX, SCENARIOS
 from tests.faults.tally import TRIALS, Run, enough, report
 from tests.support.checkout import ROOT
 from tests.support.model.histories import commit, machine
+from tests.support.model.proof import RunFile, add_options, exit_code, run_in
 
 HOME = ROOT / ".services" / "proof"
 REPORT = Path("docs", "proof.md")
@@ -51,12 +53,10 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", default="1", help="another one makes other envelopes")
     parser.add_argument("--rounds", type=int, default=1000, help="begin no round beyond so many")
     parser.add_argument("--hours", type=float, default=3.0, help="begin no run after so long")
-    parser.add_argument("--anew", action="store_true", help="forget the runs of an earlier proof")
     parser.add_argument("--outage-s", type=float, default=600, help="how long a broker is away")
     parser.add_argument("--burst", type=int, default=1_000_000, help="envelopes due at once")
     parser.add_argument("--large", type=int, default=2_000, help="the same, of 256 KiB each")
-    parser.add_argument("--report", type=Path, default=ROOT / REPORT)
-    parser.add_argument("--home", type=Path, default=HOME)
+    add_options(parser, HOME, ROOT / REPORT)
     return parser.parse_args(arguments)
 
 
@@ -65,17 +65,14 @@ def say(text: str) -> None:
 
 
 class Proof:
-    """The rounds, and the file that remembers them; the bounds are the round before the first."""
+    """The rounds; the bounds are the round before the first."""
 
     def __init__(self, chosen: argparse.Namespace) -> None:
-        self._chosen = chosen
-        self._home = chosen.home
-        self._home.mkdir(parents=True, exist_ok=True)
-        self._state = self._home / "runs.jsonl"
-        if chosen.anew:
-            self._state.unlink(missing_ok=True)
-        self._commit = commit(REPORT)
-        self.runs = self._load()
+        self._chosen, self._home, self._commit = chosen, chosen.home, commit(REPORT)
+        self._file = RunFile(self._home, Run, anew=chosen.anew)
+        self.runs = self._file.runs
+        if others := {run.commit for run in self.runs} - {self._commit}:
+            sys.exit(f"{self._file.path} has runs of {', '.join(others)}: begin with --anew")
         self._give_up_at = time.monotonic() + chosen.hours * 3600
         self._bounds, self._matrix = self._wanted(BOUNDS), self._wanted(MATRIX)
         known = {name for name, _ in (*BOUNDS, *MATRIX)}
@@ -88,14 +85,6 @@ class Proof:
         only, broker = self._chosen.only, self._chosen.broker
         names = only.split(",") if only else [name for name, _ in pairs]
         return [each for each in pairs if each[0] in names and broker in (None, each[1])]
-
-    def _load(self) -> list[Run]:
-        if not self._state.exists():
-            return []
-        runs = msgspec.json.Decoder(Run).decode_lines(self._state.read_bytes())
-        if others := {run.commit for run in runs} - {self._commit}:
-            sys.exit(f"{self._state} has runs of {', '.join(others)}: begin with --anew")
-        return runs
 
     def is_over(self) -> bool:
         return all(self._is_done(TRIALS, *each) for each in self._bounds) and all(
@@ -136,20 +125,16 @@ class Proof:
         return True
 
     def _run(self, stack: Stack, number: int, name: str, broker: str) -> None:
-        """Run one in a folder of its own, which is kept unless it held."""
         place = f"{self._chosen.seed}:{number}:{name}:{broker}:{len(self.runs)}"
         seed = sha256(place.encode()).hexdigest()[:8]
         folder: Path = self._home / f"{name}-{broker}-{seed}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        try:
-            result = self._result(stack, name, broker, folder, seed)
-        except Exception:  # of the run itself: it proves nothing, and must be seen
-            text = traceback.format_exc()
-            result = Result(scenario=name, broker=broker, seed=seed, violations={"failed": [text]})
-        if result.outcome == "held":
-            shutil.rmtree(folder)
-        self._note(Run(self._commit, number, result))
+
+        def failed(error: Exception) -> Result:
+            text = "".join(traceback.format_exception(error))
+            return Result(scenario=name, broker=broker, seed=seed, violations={"failed": [text]})
+
+        of = partial(self._result, stack, name, broker, folder, seed)
+        self._note(Run(self._commit, number, run_in(folder, of, failed)))
 
     def _result(self, stack: Stack, name: str, broker: str, home: Path, seed: str) -> Result:
         chosen = self._chosen
@@ -164,9 +149,7 @@ class Proof:
         return msgspec.structs.replace(result, scenario=name)
 
     def _note(self, run: Run) -> None:
-        self.runs.append(run)
-        with self._state.open("ab") as file:
-            file.write(msgspec.json.encode(run) + b"\n")
+        self._file.note(run)
         found = run.result
         say(
             f"{run.round:>3} {found.scenario:<28} {found.broker:<9} {found.outcome:<8}"
@@ -191,10 +174,7 @@ def main(arguments: Sequence[str]) -> int:
     # So that the services end with us, however we are ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(INTERRUPTED))
     proof.go_on()
-    outcomes = {run.result.outcome for run in proof.runs}
-    if "BROKEN" in outcomes:
-        return 1
-    return 0 if proof.is_over() else 2
+    return exit_code([run.result for run in proof.runs], is_over=proof.is_over())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,5 @@
 """The seeded bugs: the code that each one changes is there."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from tests.faults.mutants import MUTANTS
@@ -10,7 +7,6 @@ from tests.support.checkout import ROOT
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_mutant_changes_code_that_is_there(tmp_path: Path, name: str) -> None:
-    for folder in ("bridge", "connectors", "lua"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, symlinks=True)
-    MUTANTS[name].edit.apply(tmp_path)
+def test_mutant_changes_code_that_is_there(name: str) -> None:
+    path, text = MUTANTS[name].edit.changed(ROOT)
+    assert text != path.read_text()

@@ -42,16 +42,12 @@ def replicated(servers: SentinelSet, tmp_path: Path) -> Iterator[Served]:
 
 def switch(servers: SentinelSet, _: Posted) -> None:
     """Promote a replica while the old master lives."""
-    old = servers.master()
     servers.fail_over()
-    servers.await_master_after(old)
 
 
 def kill(servers: SentinelSet, posted: Posted) -> None:
     """Kill the master; it comes back once a client was told of it, as a replica."""
-    old = servers.master()
-    old.kill()
-    servers.await_master_after(old)
+    old = servers.kill_master()
     wait_until(lambda: posted.with_status(503), "a 503: a replica is missing", WITHIN_S)
     old.start()
 

@@ -2,9 +2,7 @@
 
 import json
 import random
-import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -15,45 +13,25 @@ import pytest
 import redis
 
 from tests.http.posting import ORDERS, posting
-from tests.support.servers import free_port, listens, wait_until
+from tests.support.redis.redis_node import RedisNode, server
+from tests.support.servers import listens, wait_until
 from tests.support.serving import NDJSON, SECRETS, Served, serving
 
 CALLS = 'duebridge_store_call_seconds_count{script="schedule"}'
 CONNECTED = ("01", "08")  # in /proc/net/tcp: established; also left by the client
 
 
-class Store:
-    """A Redis of a test's own, which it freezes and kills."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.port = free_port()
-        self.start()
-
-    def start(self) -> None:
-        words = ["redis-server", "--port", str(self.port), "--dir", str(self.home), "--save", ""]
-        words += ["--appendonly", "yes", "--appendfsync", "always"]
-        with (self.home / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(words, stdout=log, stderr=log)
-        wait_until(lambda: listens(self.port), self.home / "server.log")
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def send(self, number: int) -> None:
-        self.process.send_signal(number)
-
-
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path)
+def store(tmp_path: Path) -> Iterator[RedisNode]:
+    """A Redis of the test's own, which it freezes and kills."""
+    store = server(tmp_path / "store", "--appendonly", "yes", "--appendfsync", "always")
+    store.start()
     yield store
     store.kill()
 
 
 @pytest.fixture
-def alone(store: Store, tmp_path: Path) -> Iterator[Served]:
+def alone(store: RedisNode, tmp_path: Path) -> Iterator[Served]:
     """A server on that store."""
     with serving(tmp_path / "alone", f"redis://127.0.0.1:{store.port}") as served:
         yield served
@@ -61,19 +39,19 @@ def alone(store: Store, tmp_path: Path) -> Iterator[Served]:
 
 @pytest.mark.parametrize("fault", ["freeze", "kill"])
 def test_store_that_fails_loses_nothing_and_stores_nothing_twice(
-    alone: Served, store: Store, fault: str
+    alone: Served, store: RedisNode, fault: str
 ) -> None:
     with posting(alone, at_least=400) as posted:
         wait_until(lambda: len(posted.answers) > 20, "some answers")
         if fault == "kill":
             store.kill()
         else:
-            store.send(signal.SIGSTOP)
+            store.freeze()
         wait_until(lambda: posted.with_status(503), "a 503")
         if fault == "kill":
             store.start()
         else:
-            store.send(signal.SIGCONT)
+            store.resume()
     assert alone.bodies() == sorted(posted.names), "0 lost, nothing twice"
     away = posted.with_status(503)[0]
     assert int(away.headers["retry-after"]) >= 1
@@ -83,7 +61,7 @@ def test_store_that_fails_loses_nothing_and_stores_nothing_twice(
     assert receipts == alone.stored().keys()
 
 
-def test_store_that_is_away_is_said_by_every_operation(alone: Served, store: Store) -> None:
+def test_store_that_is_away_is_said_by_every_operation(alone: Served, store: RedisNode) -> None:
     with alone.client() as client:
         client.post(ORDERS, json={"id": "a", "body": "x", "delay": "1h"})
         store.kill()
@@ -108,7 +86,7 @@ def test_store_that_is_away_is_said_by_every_operation(alone: Served, store: Sto
 
 
 def test_log_of_a_store_that_is_away_has_neither_ids_nor_bodies(
-    alone: Served, store: Store
+    alone: Served, store: RedisNode
 ) -> None:
     store.kill()
     with alone.client() as client:
@@ -125,7 +103,9 @@ def test_log_of_a_store_that_is_away_has_neither_ids_nor_bodies(
     assert "canary" not in (alone.home / "log").read_text()
 
 
-def test_store_that_goes_away_in_a_stream_is_said_line_by_line(alone: Served, store: Store) -> None:
+def test_store_that_goes_away_in_a_stream_is_said_line_by_line(
+    alone: Served, store: RedisNode
+) -> None:
     def lines() -> Iterator[bytes]:
         yield b'{"id": "first", "body": "x", "delay": "1h"}\n'
         wait_until(lambda: "first" in alone.stored(), "the first line")
@@ -144,7 +124,9 @@ def test_store_that_goes_away_in_a_stream_is_said_line_by_line(alone: Served, st
     assert "did not answer" in receipts[1]["error"]
 
 
-def test_store_that_is_full_is_said_with_when_to_come_again(alone: Served, store: Store) -> None:
+def test_store_that_is_full_is_said_with_when_to_come_again(
+    alone: Served, store: RedisNode
+) -> None:
     with redis.Redis(port=store.port) as admin, alone.client() as client:
         given = {"body": "x", "delay": "1h"}
         assert client.post(ORDERS, json=given).status_code == 201
@@ -156,18 +138,18 @@ def test_store_that_is_full_is_said_with_when_to_come_again(alone: Served, store
         assert client.post(ORDERS, json=given).status_code == 201
 
 
-def test_sigterm_answers_what_is_in_hand(alone: Served, store: Store) -> None:
+def test_sigterm_answers_what_is_in_hand(alone: Served, store: RedisNode) -> None:
     names = [f"n-{number}" for number in range(20)]
     with alone.client() as client:
         client.post(ORDERS, json={"id": "opened", "body": "x", "delay": "1h"})
     with opened(alone, len(names)) as connections:
-        store.send(signal.SIGSTOP)
+        store.freeze()
         for connection, name in zip(connections, names, strict=True):
             connection.sendall(request(ORDERS, id=name))
         wait_until(lambda: is_read(alone, len(names)), "the requests")
         alone.process.terminate()
         wait_until(lambda: not listens(alone.port), "the end of listening")
-        store.send(signal.SIGCONT)
+        store.resume()
         assert {status(each) for each in connections} == {201}
     assert alone.process.wait(30) == 0
     assert alone.stored().keys() == {"opened", *names}
@@ -223,7 +205,7 @@ def test_metrics_have_no_second_series_of_when_a_counter_began(alone: Served) ->
     assert "_created" not in text
 
 
-def test_posts_that_arrive_together_share_a_call(alone: Served, store: Store) -> None:
+def test_posts_that_arrive_together_share_a_call(alone: Served, store: RedisNode) -> None:
     path, many = "/v1/routes/small/envelopes", 40
 
     def calls() -> float:
@@ -236,11 +218,11 @@ def test_posts_that_arrive_together_share_a_call(alone: Served, store: Store) ->
         assert status(first) == 201
     before = calls()
     with opened(alone, many) as connections:
-        store.send(signal.SIGSTOP)
+        store.freeze()
         for connection in connections:
             connection.sendall(request(path))
         wait_until(lambda: is_read(alone, many), "the requests")
-        store.send(signal.SIGCONT)
+        store.resume()
         assert {status(each) for each in connections} == {201}
     assert len(alone.stored("small")) == many + 1
     assert calls() - before <= 10, "one call was on its way, and the next has what came meanwhile"

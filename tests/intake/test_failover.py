@@ -1,23 +1,28 @@
 """The store of an intake fails over amid its messages: none is lost, each is stored once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from duebridge.config.models import Config
 from duebridge.errors import StoreUnavailable
 from duebridge.intake.process import IntakeRunner
+from duebridge.store.keys import Shard
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection, Reply, open_connection
 from duebridge.store.server.scripts import Script
+from tests.intake.origin import Origin
 from tests.support.contract.source_under_test import numbered
-from tests.support.kafka.kafka_sources import KafkaSources
-from tests.support.rabbitmq.rabbitmq_queues import RabbitQueues
-from tests.support.redis.redis_sets import RedisNode, redis_cluster_of_six, sentinel_set
+from tests.support.redis.redis_sets import (
+    ClusterOfSix,
+    SentinelSet,
+    redis_cluster_of_six,
+    sentinel_set,
+)
 from tests.support.servers import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
@@ -26,6 +31,8 @@ COUNT = 6_000
 SHARDS = 4
 AMID = 10  # schedule calls, of at most 125 rows: the second or third batch is stored in part
 WITHIN_S = 60.0
+# Each kind of set and of source: they know nothing of each other.
+PAIRS = [("sentinel", "quorum"), ("cluster", "kafka-python"), ("sentinel", "librdkafka")]
 
 
 class HeldConnection(Connection):
@@ -45,59 +52,21 @@ class HeldConnection(Connection):
         return super().run(called, *rest, **named)
 
 
-class Set(NamedTuple):
-    """A set of servers, and what fails over in it."""
-
-    url: str
-    servers: Any
-
-    def fail_over(self, killed: Callable[[], None]) -> None:
-        """Kill a master, and bring it back as a replica once another one is promoted."""
-        if hasattr(self.servers, "sentinels"):
-            old: RedisNode = self.servers.master()
-            old.kill()
-            killed()
-            self.servers.await_master_after(old)
-        else:
-            old = self.servers.masters()[0]
-            old.kill()
-            killed()
-            wait_until(lambda: len(self.servers.masters()) == 3, "another master")
-        old.start()
-
-
-@pytest.fixture(params=["sentinel", "cluster"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Set]:
-    make = {"sentinel": sentinel_set, "cluster": redis_cluster_of_six}[request.param]
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SentinelSet | ClusterOfSix]:
+    make: Any = {"sentinel": sentinel_set, "cluster": redis_cluster_of_six}[request.param]
     with make(tmp_path / "set", "--appendonly", "yes") as servers:
-        yield Set(servers.url, servers)
+        yield servers
 
 
-@pytest.fixture(params=["quorum", "kafka-python", "librdkafka"])
-def source(request: pytest.FixtureRequest) -> Iterator[tuple[Any, dict[str, Any], str]]:
-    """The broker of a source, its settings, and the field that names what is read."""
-    if request.param == "quorum":
-        url = request.getfixturevalue("rabbitmq_url")
-        with closing(RabbitQueues(url, "quorum")) as queues:
-            yield queues, {"type": "rabbitmq", "url": url}, "queue"
-    else:
-        server = request.getfixturevalue("kafka_bootstrap")
-        settings = {"type": "kafka", "bootstrap_servers": [server], "client": request.param}
-        with closing(KafkaSources(server, request.param)) as topics:
-            yield topics, settings, "topic"
-
-
-def replicas_of(store: Set) -> int:
-    return 2 if hasattr(store.servers, "sentinels") else 1
-
-
-def config_of(store: Set, broker: dict[str, Any], source: dict[str, Any]) -> Config:
-    durability = {"replicated": {"replicas": replicas_of(store), "timeout": "500ms"}}
+def config_of(store: SentinelSet | ClusterOfSix, origin: Origin) -> Config:
+    replicas = 2 if isinstance(store, SentinelSet) else 1
+    durability = {"replicated": {"replicas": replicas, "timeout": "500ms"}}
     return Config.model_validate(
         {
             "version": 1,
             "store": {"url": store.url, "namespace": "intake", "durability": durability},
-            "brokers": {"it": broker, "box": {"type": "memory"}},
+            "brokers": {"it": origin.settings, "box": {"type": "memory"}},
             "routes": {
                 "r": {
                     "target": {"broker": "box", "topic": "t"},
@@ -105,7 +74,7 @@ def config_of(store: Set, broker: dict[str, Any], source: dict[str, Any]) -> Con
                     "shards": SHARDS,
                 }
             },
-            "intakes": {"in": {"source": {"broker": "it", **source}, "route": "r"}},
+            "intakes": {"in": {"source": {"broker": "it", **origin.source}, "route": "r"}},
         }
     )
 
@@ -118,14 +87,12 @@ def stored(connection: Connection, config: Config) -> int:
         return -1
 
 
+@pytest.mark.parametrize(("store", "origin"), PAIRS, indirect=True)
 def test_failover_amid_a_batch_loses_and_repeats_nothing(
-    store: Set, source: tuple[Any, dict[str, Any], str]
+    store: SentinelSet | ClusterOfSix, origin: Origin
 ) -> None:
-    broker, settings, field = source
-    name = broker.create()
-    broker.send(name, numbered(COUNT))
-    group = {"group": f"group-of-{name}"} if field == "topic" else {}
-    config = config_of(store, settings, {field: name, **group})
+    origin.broker.send(origin.name, numbered(COUNT))
+    config = config_of(store, origin)
     with ExitStack() as stack:
         seen, used = (
             stack.enter_context(closing(open_connection(store.url, 1.0))) for _ in range(2)
@@ -136,10 +103,11 @@ def test_failover_amid_a_batch_loses_and_repeats_nothing(
         runner.start()
         assert held.is_amid.wait(WITHIN_S)
         assert 0 < stored(seen, config) < COUNT
-        store.fail_over(held.may_go_on.set)
+        old = store.kill_master(Shard("intake", "r", 0).tag, held.may_go_on.set)
+        old.start()
         wait_until(lambda: stored(seen, config) >= COUNT, "all messages", WITHIN_S)
         wait_until(lambda: runner.loops[0].waiting_s() == 0, "the last batch", WITHIN_S)
         assert runner.drain()
         assert stored(seen, config) == COUNT
-    with closing(broker.open(name)) as rest:
+    with closing(origin.broker.open(origin.name)) as rest:
         assert not rest.receive(1.0), "a message was stored, and not settled"

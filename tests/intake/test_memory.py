@@ -4,17 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.intake.origin import Origin
 from tests.support.checkout import ROOT
-from tests.support.kafka.kafka_sources import KafkaSources
-from tests.support.rabbitmq.rabbitmq_queues import RabbitQueues
-from tests.support.redis.redis_sets import server
+from tests.support.redis.redis_node import server
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -25,27 +21,11 @@ MOST_MIB = 32  # 16 may be in hand; 38 were taken in
 MOST_STILL_S = 10.0
 
 
-@pytest.fixture(params=["classic", "kafka-python", "librdkafka"])
-def source(request: pytest.FixtureRequest) -> Iterator[tuple[Any, dict[str, Any], str]]:
-    """The broker of a source, its settings, and the field that names what is read."""
-    if request.param == "classic":
-        url = request.getfixturevalue("rabbitmq_url")
-        with closing(RabbitQueues(url)) as queues:
-            yield queues, {"type": "rabbitmq", "url": url}, "queue"
-    else:
-        bootstrap = request.getfixturevalue("kafka_bootstrap")
-        settings = {"type": "kafka", "bootstrap_servers": [bootstrap], "client": request.param}
-        with closing(KafkaSources(bootstrap, request.param)) as topics:
-            yield topics, settings, "topic"
-
-
+@pytest.mark.parametrize("origin", ["classic", "kafka-python", "librdkafka"], indirect=True)
 def test_take_in_from_a_producer_that_is_faster_than_the_store_keeps_memory_flat(
-    source: tuple[Any, dict[str, Any], str], tmp_path: Path
+    origin: Origin, tmp_path: Path
 ) -> None:
-    broker, settings, field = source
-    name = broker.create()
-    broker.send(name, [os.urandom(BODY_BYTES) for _ in range(COUNT)])
-    group = {"group": f"group-of-{name}"} if field == "topic" else {}
+    origin.broker.send(origin.name, [os.urandom(BODY_BYTES) for _ in range(COUNT)])
     redis = server(tmp_path / "redis", "--appendonly", "yes")
     redis.start()
     try:
@@ -53,9 +33,9 @@ def test_take_in_from_a_producer_that_is_faster_than_the_store_keeps_memory_flat
         config = {
             "version": 1,
             "store": {"url": f"redis://127.0.0.1:{redis.port}/0"},
-            "brokers": {"it": settings, "box": {"type": "memory"}},
+            "brokers": {"it": origin.settings, "box": {"type": "memory"}},
             "routes": {"r": {**target, "dead_letter": {"broker": "box", "topic": "dead"}}},
-            "intakes": {"in": {"source": {"broker": "it", field: name, **group}, "route": "r"}},
+            "intakes": {"in": {"source": {"broker": "it", **origin.source}, "route": "r"}},
         }
         path = tmp_path / "duebridge.yaml"
         path.write_text(json.dumps(config))

@@ -18,8 +18,9 @@ def folder(examples: Path) -> Path:
     return examples / "kafka-delays"
 
 
-@pytest.mark.parametrize("own", ["kafka-python", "librdkafka"])
-@pytest.mark.parametrize("client", ["franz-go", "kafka-python"])
+@pytest.mark.parametrize(
+    ("client", "own"), [("franz-go", "kafka-python"), ("kafka-python", "librdkafka")]
+)
 def test_send_reminders_from_a_kafka_client_brings_each_when_it_is_due(
     folder: Path,
     open_site: Open,

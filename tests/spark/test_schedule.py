@@ -200,23 +200,25 @@ def test_schedule_beside_another_job_of_the_same_id_ends_what_that_committed_mea
     assert cold.hydrate().left == 0
 
 
-@pytest.mark.parametrize("moment", ["before its mark", "after its mark"])
-def test_schedule_whose_id_goes_cold_meanwhile_keeps_exactly_what_came_last(
-    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch, moment: str
+def test_schedule_whose_ids_go_cold_meanwhile_keeps_exactly_what_came_last(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_another(*given: Any) -> Any:
-        is_before = moment == "before its mark"
-        marked = None if is_before else mark_batch(*given)
-        cold.demoted("x")
-        return mark_batch(*given) if is_before else marked
+    """One before its mark is in the store, one after it."""
+
+    def with_others(*given: Any) -> Any:
+        cold.demoted("before")
+        marked = mark_batch(*given)
+        cold.demoted("after")
+        return marked
 
     mark_batch = batches.mark_batch
-    monkeypatch.setattr(batches, "mark_batch", with_another)
-    done = scheduled(cold, [(name, "loaded", LATER_MS, None, None) for name in ("x", "y")])
-    assert (done.cold, done.accepted) == (1, 1), "the store is asked about x"
+    monkeypatch.setattr(batches, "mark_batch", with_others)
+    names = ("before", "after", "alone")
+    done = scheduled(cold, [(name, "loaded", LATER_MS, None, None) for name in names])
+    assert (done.cold, done.accepted) == (1, 2), "the store is asked about the others"
     cold.reach(hours=1)
     assert cold.hydrate().accepted == 1
-    assert bodies(cold) == dict.fromkeys("xy", b"loaded")
+    assert bodies(cold) == dict.fromkeys(names, b"loaded")
     assert (cold.hydrate().left, cold.ids()) == (0, [])
 
 

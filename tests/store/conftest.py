@@ -17,7 +17,7 @@ import pytest
 
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
-from tests.support.certificates import certificates, no_secret_is_logged  # noqa: F401
+from tests.support.certificates import no_secret_is_logged  # noqa: F401
 from tests.support.desk import Desk
 from tests.support.redis.least import LeastConnection
 from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set

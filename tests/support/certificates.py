@@ -61,11 +61,6 @@ def _write_key(issued: trustme.LeafCert, path: str, lock: KeySerializationEncryp
     Path(path).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock))
 
 
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
 class _Lines(logging.Handler):
     """Keeps every line; caplog forgets those of the test itself when its fixtures end."""
 

@@ -1,11 +1,12 @@
 """The checkout that the tests are of: where it is, a copy of it, and what it lacks."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -25,6 +26,13 @@ def downloaded(name: str) -> str:
     program = [sys.executable, str(ROOT / "deploy" / "local" / "downloads.py"), name]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     return missing(name, done.stderr) if done.returncode else done.stdout.strip()
+
+
+def ask(checkout: Path, program: str) -> Any:
+    """Return the `answer` of a program that uses the modules of a checkout's deploy/local."""
+    whole = f"import json, sys\nsys.path.insert(0, 'deploy/local')\n{program}\n"
+    command = [sys.executable, "-c", f"{whole}print(json.dumps(answer))"]
+    return json.loads(subprocess.run(command, cwd=checkout, capture_output=True, check=True).stdout)
 
 
 def copy_tree(target: Path) -> None:

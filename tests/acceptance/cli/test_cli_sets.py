@@ -45,18 +45,6 @@ class Place(NamedTuple):
 
     run: Command
     set: Any
-    is_cluster: bool
-
-    def fail_over(self) -> None:
-        """Kill the master of `reminders`, and wait for the next one."""
-        if self.is_cluster:
-            old = self.set.owner_of("{duebridge:reminders:0}")
-            old.kill()
-            self.set.await_owner_after(old, "{duebridge:reminders:0}")
-        else:
-            old = self.set.master()
-            old.kill()
-            self.set.await_master_after(old)
 
     def done(self, *words: str) -> str:
         """Return what a command printed that did what it was told."""
@@ -80,7 +68,7 @@ def opened(kind: str, home: Path) -> Iterator[Place]:
         for each in nodes:
             grant_in(each, NAMESPACES)
         config = CONFIG.replace("N", "1" if is_cluster else "2")
-        yield Place(Command(home, url_as(running.url), config), running, is_cluster)
+        yield Place(Command(home, url_as(running.url), config), running)
         refused = [each.ask("ACL", "LOG") for each in nodes if each.role()]
         assert refused == [[]] * len(refused), "rights that duebridge acl lacks"
 
@@ -141,7 +129,7 @@ def test_events_follow_in_a_failover_prints_each_event_once(place: Place) -> Non
     assert process.stdout is not None
     assert process.stderr is not None
     found = [json.loads(process.stdout.readline())["id"]]
-    place.fail_over()
+    place.set.kill_master("{duebridge:reminders:0}")
     assert process.stderr.readline().endswith(b"; waiting for the store\n")
     wait_until(lambda: place.is_sent(ids[1]), "an envelope on the new master")
     found.append(json.loads(process.stdout.readline())["id"])

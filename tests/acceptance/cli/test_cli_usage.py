@@ -183,8 +183,8 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "expected"), MISTAKES + REFUSALS)
-def test_usage_mistake_exits_2_with_one_line_and_stores_nothing(
+@pytest.mark.parametrize(("words", "expected"), REFUSALS)
+def test_mistake_that_the_store_tells_exits_2_with_one_line_and_stores_nothing(
     duebridge: Command, client: Any, words: str, expected: str
 ) -> None:
     check_refused(duebridge, words, expected)
@@ -192,7 +192,7 @@ def test_usage_mistake_exits_2_with_one_line_and_stores_nothing(
 
 
 @pytest.mark.parametrize(("words", "expected"), MISTAKES)
-def test_usage_mistake_while_the_store_is_away_exits_2(
+def test_usage_mistake_exits_2_with_one_line_before_the_store_is_asked(
     tmp_path: Path, words: str, expected: str
 ) -> None:
     check_refused(Command(tmp_path, f"unix://{tmp_path}/nobody.sock"), words, expected)

@@ -15,7 +15,7 @@ from duebridge.config.live import LiveSettings
 from duebridge.config.load import load_config, resolved_store_url
 from duebridge.store.server.connection import open_connection
 from tests.acceptance.site import fetch, up
-from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
+from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.command import ENVIRONMENT, Command, wait_until
 from tests.support.servers import free_port, redis_server
 
@@ -104,11 +104,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
         yield Stored(port)
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
 class Told:
     """A command whose secrets stand in the file in one form, and what all runs of it showed."""
 
@@ -182,10 +177,10 @@ def clean(shown: str) -> str:
 
 @pytest.fixture(params=zip(FORMS, CLIENTS, strict=True), ids=FORMS)
 def told(
-    request: pytest.FixtureRequest, files: Certificates, stored: Stored, tmp_path: Path
+    request: pytest.FixtureRequest, certificates: Certificates, stored: Stored, tmp_path: Path
 ) -> Told:
     form, client = request.param
-    return Told(tmp_path, form, files, stored.url(), client)
+    return Told(tmp_path, form, certificates, stored.url(), client)
 
 
 def test_commands_on_a_store_that_answers_show_no_secret(told: Told) -> None:
@@ -200,7 +195,7 @@ def test_commands_on_a_store_that_answers_show_no_secret(told: Told) -> None:
 
 @pytest.mark.parametrize("fault", ["password", "port", "scheme", "host", "cut", "option"])
 def test_commands_on_a_store_that_refuses_show_no_secret(
-    fault: str, files: Certificates, stored: Stored, tmp_path: Path
+    fault: str, certificates: Certificates, stored: Stored, tmp_path: Path
 ) -> None:
     good = stored.url()
     urls = {
@@ -211,7 +206,7 @@ def test_commands_on_a_store_that_refuses_show_no_secret(
         "cut": good.replace(IN_URL, "canary/#?@"),
         "option": f"{good}?pasword=canary",
     }
-    told = Told(tmp_path, "inline", files, urls[fault], "kafka-python")
+    told = Told(tmp_path, "inline", certificates, urls[fault], "kafka-python")
     for line in ("stats", "config render", "acl", "config check --connect"):
         told(*line.split())
     if fault == "password":  # a worker asks a store that is away again and again
@@ -255,9 +250,9 @@ MISTAKES = ["sasl.pasword: P", "sasl.password: [P]", "ssl.key.pswd: P"]
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_beside_a_secret_show_none(
-    mistake: str, files: Certificates, stored: Stored, tmp_path: Path
+    mistake: str, certificates: Certificates, stored: Stored, tmp_path: Path
 ) -> None:
-    told = Told(tmp_path, "inline", files, stored.url(), "kafka-python")
+    told = Told(tmp_path, "inline", certificates, stored.url(), "kafka-python")
     text = told.command.file.read_text()
     line = f"      {mistake.replace('P', 'canary')}\n"
     told.command.file.write_text(text.replace("    options:\n", f"    options:\n{line}", 1))

@@ -1,6 +1,7 @@
 """No thread of a worker dies quietly: what a client or the store raises is logged; work goes on."""
 
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,6 +19,8 @@ from tests.support.servers import wait_until
 
 ERRORS = [OSError(24, "too many open files"), MemoryError(), RuntimeError("no new thread")]
 BY_ERROR = pytest.mark.parametrize("error", ERRORS, ids=lambda each: type(each).__name__)
+CALLS = ["next", "claim", "readdress", "resume", "reclaim", "shunt"]
+SETTLEMENTS = ["ack", "retry", "bury", "release", "set_aside"]
 TIMES = 3
 
 
@@ -131,8 +134,7 @@ def test_wake_listener_goes_on_after_a_thread_could_not_start(
     assert "wake_listener_failed" in [each["event"] for each in logs]
 
 
-@BY_ERROR
-@pytest.mark.parametrize("method", ["next", "claim", "readdress", "resume", "reclaim", "shunt"])
+@pytest.mark.parametrize(("method", "error"), [*zip(CALLS, cycle(ERRORS))])
 def test_loop_goes_on_after_a_call_of_the_store_raised(
     works: Works, logs: list[Any], method: str, error: Exception
 ) -> None:
@@ -176,8 +178,7 @@ def lost_lease(works: Works, view: Any) -> None:
     wait_until(lambda: view.store.claim(1, 1, promote=1).token, "the claim")
 
 
-@BY_ERROR
-@pytest.mark.parametrize("method", ["ack", "retry", "bury", "release", "set_aside"])
+@pytest.mark.parametrize(("method", "error"), [*zip(SETTLEMENTS, cycle(ERRORS))])
 def test_lane_goes_on_after_a_settlement_raised(
     works: Works, logs: list[Any], method: str, error: Exception
 ) -> None:

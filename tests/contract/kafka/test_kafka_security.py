@@ -26,7 +26,7 @@ from tests.support.command import embedded_command
 from tests.support.contract.broker_under_test import delivery, ids, verdicts
 from tests.support.documented import documented
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.kafka.own_kafka import PASSWORD, USER, SecureKafka, secure_kafka, secure_node
+from tests.support.kafka.own_kafka import PASSWORD, USER, SecureKafka, secure_node
 from tests.support.redis.acls import acls_of
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
@@ -44,24 +44,16 @@ Open = Callable[..., Publisher]
 
 
 @pytest.fixture(scope="module")
-def kafka(
-    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SecureKafka]:
-    with secure_kafka(tmp_path_factory.mktemp("kafka"), certificates) as kafka:
-        yield kafka
-
-
-@pytest.fixture(scope="module")
-def topics(kafka: SecureKafka) -> Iterator[KafkaBroker]:
+def topics(secure_kafka: SecureKafka) -> Iterator[KafkaBroker]:
     """Make topics and read them, over the listener that asks nobody anything."""
-    with closing(KafkaBroker(f"127.0.0.1:{kafka.open}")) as broker:
+    with closing(KafkaBroker(f"127.0.0.1:{secure_kafka.open}")) as broker:
         yield broker
 
 
 @pytest.fixture(params=CLIENTS)
 def open_at(
     request: pytest.FixtureRequest,
-    kafka: SecureKafka,
+    secure_kafka: SecureKafka,
     certificates: Certificates,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Open]:
@@ -73,7 +65,7 @@ def open_at(
     def open_at(
         title: str, deadline_s: float = 15.0, host: str = "localhost", **changed: str | None
     ) -> Publisher:
-        port = kafka.mtls if title == BY_CERTIFICATE else kafka.sasl
+        port = secure_kafka.mtls if title == BY_CERTIFICATE else secure_kafka.sasl
         settings: Any = resolve_at("", documented(title, certificates, f"{host}:{port}")["orders"])
         dotted = {name.replace("_", "."): value for name, value in changed.items()}
         options = {**settings["options"], **dotted}
@@ -171,9 +163,9 @@ def test_publish_as_somebody_else_is_unavailable_and_says_why(
 
 
 def test_command_with_a_wrong_password_exits_4_and_shows_no_secret(
-    kafka: SecureKafka, certificates: Certificates, tmp_path: Path
+    secure_kafka: SecureKafka, certificates: Certificates, tmp_path: Path
 ) -> None:
-    brokers = documented(BY_PASSWORD, certificates, f"localhost:{kafka.sasl}")
+    brokers = documented(BY_PASSWORD, certificates, f"localhost:{secure_kafka.sasl}")
     routes = {"reminders": {"target": {"broker": "orders", "topic": "reminders"}}}
     with embedded_command(tmp_path) as duebridge:
         store = {"url": duebridge.url}
@@ -263,16 +255,17 @@ def confirm_all(publishers: list[Publisher], port: int) -> None:
 
 
 def test_printed_acls_deliver_and_check_the_topics_and_nothing_else(
-    kafka: SecureKafka, topics: KafkaBroker, certificates: Certificates, open_at: Open
+    secure_kafka: SecureKafka, topics: KafkaBroker, certificates: Certificates, open_at: Open
 ) -> None:
     own, other, prefixed = (topics.missing_target() for _ in range(3))
     for target in (own, other, prefixed):
         topics.create(target)
-    settings: Any = documented(BY_PASSWORD, certificates, f"localhost:{kafka.sasl}")["orders"]
+    address = f"localhost:{secure_kafka.sasl}"
+    settings: Any = documented(BY_PASSWORD, certificates, address)["orders"]
     allowed = [own, Target("orders", topic=f"{prefixed.topic}*")]
     commands = KAFKA.permissions(settings, allowed)
     elsewhere = KAFKA.permissions({**settings, "options": {"sasl.username": "another"}}, [other])
-    with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{kafka.open}")) as admin:
+    with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secure_kafka.open}")) as admin:
         admin.create_acls([acl for line in commands + elsewhere for acl in acls_of(line)])
     publisher = open_at(BY_PASSWORD)
 

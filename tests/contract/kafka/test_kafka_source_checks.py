@@ -16,7 +16,7 @@ from tests.support.certificates import Certificates
 from tests.support.contract.source_under_test import WITHIN_S, Memory, bodies, settled
 from tests.support.documented import documented
 from tests.support.kafka.kafka_sources import CLIENTS, KafkaSources
-from tests.support.kafka.own_kafka import PASSWORD, SecureKafka, secure_kafka
+from tests.support.kafka.own_kafka import PASSWORD, SecureKafka
 from tests.support.redis.acls import acls_of
 from tests.support.servers import free_port, wait_until
 
@@ -63,14 +63,6 @@ def test_examine_source_of_an_absent_broker_fails() -> None:
     assert "no Kafka answers" in finding.found
 
 
-@pytest.fixture(scope="module")
-def kafka(
-    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SecureKafka]:
-    with secure_kafka(tmp_path_factory.mktemp("kafka"), certificates) as kafka:
-        yield kafka
-
-
 def opened(settings: Any, topic: str, group: str) -> Source:
     plan = SourcePlan("i", "orders", {"topic": topic, "group": group})
     return KAFKA.open_source(settings, plan, Memory())
@@ -85,14 +77,14 @@ def refusal(source: Source) -> str:
 @pytest.mark.parametrize("client", CLIENTS)
 def test_printed_acls_take_in_from_the_topic_and_group_and_from_no_other(
     client: str,
-    kafka: SecureKafka,
+    secure_kafka: SecureKafka,
     certificates: Certificates,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
-    found = documented(BY_PASSWORD, certificates, f"localhost:{kafka.sasl}")["orders"]
+    found = documented(BY_PASSWORD, certificates, f"localhost:{secure_kafka.sasl}")["orders"]
     settings: Any = {**resolve_at("", found), "client": client}
-    with closing(KafkaSources(f"127.0.0.1:{kafka.open}", client)) as broker:
+    with closing(KafkaSources(f"127.0.0.1:{secure_kafka.open}", client)) as broker:
         own, other = broker.create(), broker.create()
         broker.send(own, [b"for us"])
         plan = SourcePlan("i", "orders", {"topic": own, "group": f"group-of-{own}"})
@@ -100,7 +92,7 @@ def test_printed_acls_take_in_from_the_topic_and_group_and_from_no_other(
         strangers = {**settings, "options": {"sasl.username": "another"}}
         foreign = SourcePlan("i", "orders", {"topic": other, "group": "others"})
         commands += KAFKA.source_permissions(strangers, [foreign])
-        with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{kafka.open}")) as admin:
+        with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secure_kafka.open}")) as admin:
             admin.create_acls([acl for line in commands for acl in acls_of(line)])
 
         def is_closed() -> bool:

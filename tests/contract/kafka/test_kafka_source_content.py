@@ -1,8 +1,5 @@
 """What a Kafka source makes of records, with both clients, on the real broker."""
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +12,6 @@ from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.source import Arrival
-from tests.support.checkout import ROOT
 from tests.support.contract.source_under_test import (
     WITHIN_S,
     bodies,
@@ -164,18 +160,6 @@ def test_questions_are_answered_while_a_fetch_waits_for_records(broker: KafkaSou
             consumer: Any = source._consumer  # type: ignore[attr-defined]
             found.add(consumer.ask_topic().answer(WITHIN_S))
     assert len(found) == 1
-
-
-@pytest.mark.long
-def test_receive_from_a_topic_that_has_far_more_keeps_memory_flat(broker: KafkaSources) -> None:
-    topic = broker.create(4)
-    for _ in range(10_000):
-        broker.put(topic, os.urandom(10_000))
-    broker.flush()
-    program = [sys.executable, "-m", "tests.support.kafka.kafka_hoarder"]
-    command = [*program, broker.bootstrap, broker.client, topic, "150"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-    assert int(done.stdout) < 40  # MiB, of 100 that wait; 8 of them may be in hand
 
 
 @pytest.mark.parametrize("count", [3, 300])

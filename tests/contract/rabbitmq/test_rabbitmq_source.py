@@ -1,16 +1,16 @@
-"""RabbitMQ's queues and streams pass the contract of sources."""
+"""RabbitMQ's queues and streams, which share a connection, pass the contract of sources."""
 
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
-from tests.contract.sources import SourceContract
+from tests.contract.sources import QueueContract, SourceContract
 from tests.support.contract.source_under_test import SourceUnderTest, settled
 from tests.support.rabbitmq.rabbitmq_queues import RabbitQueues
 
 
-class TestClassicQueue(SourceContract):
+class TestClassicQueue(QueueContract):
     @pytest.fixture
     def broker(self, rabbitmq_url: str) -> Iterator[RabbitQueues]:
         with closing(RabbitQueues(rabbitmq_url)) as broker:
@@ -24,7 +24,7 @@ class TestQuorumQueue(SourceContract):
             yield broker
 
 
-class TestStream(SourceContract):
+class TestStream(QueueContract):
     @pytest.fixture
     def broker(self, rabbitmq_url: str) -> Iterator[RabbitQueues]:
         with closing(RabbitQueues(rabbitmq_url, "stream")) as broker:

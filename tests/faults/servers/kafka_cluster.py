@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.support.kafka.own_kafka import ASK, KafkaNode, ask
+from tests.support.checkout import ask
+from tests.support.kafka.own_kafka import ASK, KafkaNode
 from tests.support.servers import free_port
 
 CONFIG = """\

@@ -19,9 +19,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.faults.servers.kafka_cluster import KafkaCluster
-from tests.faults.servers.proxy import Wires
+from tests.faults.servers.proxy import Link
 from tests.support.checkout import ROOT
-from tests.support.kafka.own_kafka import ask
+from tests.support.rabbitmq.own_rabbitmq import rabbitmqctl
+from tests.support.relays import RelayThread
 from tests.support.servers import COMPILES_ONCE, free_port
 
 NAMES = ("redis", "kafka", "rabbitmq")
@@ -34,14 +35,6 @@ AUTHORIZER = """\
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=true
 """
-CONTROL = """
-from pathlib import Path
-import packages, rabbitmq_server
-from state import Place, kept_ports
-place = Place(Path.cwd())
-env = rabbitmq_server.environment(place, place.data("rabbitmq"), kept_ports(place))
-answer = [packages.rabbitmq(), env]
-"""
 
 
 class Stack:
@@ -50,14 +43,14 @@ class Stack:
     def __init__(self, home: Path) -> None:
         self.home = home.resolve()
         shutil.copytree(ROOT / "deploy" / "local", self.home / "deploy" / "local")
-        self._wires = Wires()
+        self._relays = RelayThread()
         self._listener_port = free_port()
-        self.links = {"kafka": self._wires.link(self._listener_port)}
+        self.links = {"kafka": Link(self._relays, self._listener_port)}
         self._change_kafka(self.links["kafka"].port)
         self._change("process.py", SPAWN, f"{SPAWN}            restore_signals=False,\n")
         self.up(*NAMES)
         for name, service in (("store", "redis"), ("producer", "redis"), ("rabbitmq", "rabbitmq")):
-            self.links[name] = self._wires.link(self.state(service)["port"])
+            self.links[name] = Link(self._relays, self.state(service)["port"])
 
     def _change_kafka(self, link_port: int) -> None:
         linked = f"LINKED://{{host}}:{self._listener_port}"
@@ -86,7 +79,7 @@ class Stack:
     def close(self) -> None:
         if "cluster" in vars(self):
             self.cluster.close()
-        self._wires.close(self.links.values())
+        self._relays.close()
         self._call("down")
 
     def _call(self, *arguments: str) -> None:
@@ -114,9 +107,7 @@ class Stack:
         return url.replace(f":{urlsplit(url).port}/", link) if linked else url
 
     def rabbitmqctl(self, *command: str) -> None:
-        server, env = ask(self.home, CONTROL)
-        program = Path(server).with_name("rabbitmqctl")
-        subprocess.run([program, *command], env=env, capture_output=True, check=True, timeout=60)
+        rabbitmqctl(self.home, *command)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         os.kill(self.state(name)["pid"], number)

@@ -31,8 +31,8 @@ ENVIRONMENT = {
 }
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
-SHARD_ROWS = 1_000_000
-FILE_ROWS = 60_000
+SHARD_ROWS = 500_000
+FILE_ROWS = 40_000
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",

@@ -24,7 +24,7 @@ from duebridge_connectors.spark.jobs.reconcile import run_reconcile
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.table.journal_table import JournalTable
-from tests.spark.cold.cold_route import STEPS, ColdRoute
+from tests.spark.cold.cold_route import STEPS, ColdRoute, listed
 from tests.spark.journal.journal_by_hand import QUERY, add_batch
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded
@@ -75,12 +75,6 @@ def move_tiers(world: World, path: str) -> None:
     config.write_text(config.read_text().replace(before, f"path: {path}"))
 
 
-def cold_ids(world: World) -> list[str]:
-    done = world.command("ls", "cold", "--state", "cold", "--output", "json")
-    assert done.code == 0, done.err
-    return [row["id"] for row in done.json_lines()]
-
-
 def test_cold_tier_in_a_bucket_takes_rows_shows_them_and_gives_them_back(
     world: World, place: FileLocation, cold: ColdRoute, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,7 +92,7 @@ def test_cold_tier_on_hdfs_takes_rows_shows_them_and_gives_them_back(
 def take_show_and_give_back(world: World, cold: ColdRoute) -> None:
     cold.demoted(*IDS)
     assert cold.warm() == set()
-    assert cold_ids(world) == IDS
+    assert listed(world) == IDS
     assert world.producer().cancel("cold", "b") == "recorded"
     assert world.command("get", "cold", "a", "--output", "json").json()["state"] == "cold"
     assert world.command("get", "cold", "b").code == 1
@@ -108,7 +102,7 @@ def take_show_and_give_back(world: World, cold: ColdRoute) -> None:
     cold.reach()
     assert cold.hydrate().accepted == 2
     assert cold.warm() == {"a", "c", "d"}
-    assert cold_ids(world) == []
+    assert listed(world) == []
 
 
 def test_journal_table_in_a_bucket_is_read_and_tidied_by_the_options_of_the_configuration(

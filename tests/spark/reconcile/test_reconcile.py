@@ -315,18 +315,6 @@ def test_topics_pattern_takes_globs_and_quotes_dots(world: World) -> None:
 
 
 @pytest.mark.long
-def test_reconcile_command_exits_1_where_the_guarantee_was_broken(
-    scene: Scene, kafka_jars: str
-) -> None:
-    scene.accept("lost")
-    scene.settle()
-    settings = ["--route", "plain", "--spark", f"spark.jars={kafka_jars}"]
-    done = scene.world.command("spark", "reconcile", *settings)
-    assert done.code == 1, done.err
-    assert done.out.splitlines()[-1] == "The guarantee was BROKEN: lost: plain/lost."
-
-
-@pytest.mark.long
 def test_reconcile_command_exits_5_where_the_verdict_is_undetermined(
     scene: Scene, kafka_jars: str
 ) -> None:

@@ -58,6 +58,7 @@ def windows() -> list[JudgedPeriod]:
 
 
 def test_sift_of_any_stories_leaves_out_only_ids_with_nothing_wrong(spark: SparkSession) -> None:
+    """So it counts what judging each does."""
     evidence = any_evidence(spark, 3_000)
     for window in windows():
         facts = facts_of(evidence, window)
@@ -68,22 +69,15 @@ def test_sift_of_any_stories_leaves_out_only_ids_with_nothing_wrong(spark: Spark
         wrong = " OR ".join((*KINDS, "is_suspect", "size(doubtful) > 0"))
         assert rest.where(wrong).collect() == []
         assert rest.count() > 500, "what is ordinary was sifted too"
+        with ExitStack() as kept:
+            found = verdict_summary.JudgedIds(kept, evidence, window).verdicts(evidence)
+            assert shown(totals(found)) == shown(totals(full))
+            assert outline_of(found) == outline_of(full)
         full.unpersist()
 
 
 def shown(frame: DataFrame) -> list[dict[str, object]]:
     return [row.asDict() for row in frame.orderBy("route").collect()]
-
-
-def test_sift_of_any_stories_counts_as_judging_each_does(spark: SparkSession) -> None:
-    evidence = any_evidence(spark, 3_000)
-    for window in windows():
-        with ExitStack() as kept:
-            found = verdict_summary.JudgedIds(kept, evidence, window).verdicts(evidence)
-            assert found.count() < 3_000
-            full = verdicts_of(facts_of(evidence, window), window)
-            assert shown(totals(found)) == shown(totals(full))
-            assert outline_of(found) == outline_of(full)
 
 
 def test_sift_of_more_odd_ids_than_tasks_can_hold_judges_all_in_full(

@@ -1,7 +1,6 @@
 """The verdict in Spark is that of `duebridge.audit`: the same histories, the same words."""
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from functools import reduce
 from random import Random
 from typing import Any
@@ -21,6 +20,7 @@ from duebridge_connectors.spark.transforms.verdict import (
     judge,
     violations,
 )
+from tests.spark.reconcile.evidence import instant
 
 OF = "route string, id string"
 ARRIVED = f"{OF}, at timestamp, dead_letter boolean, fingerprint string"
@@ -29,10 +29,6 @@ HELD = f"{OF}, state string, waits_for timestamp"
 JOURNAL = f"{OF}, kind string, at timestamp, due_at timestamp, attempt int, sequence long"
 NEVER = 4_000_000_000_000
 DUE = 1_000
-
-
-def instant(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def receipts_of(route: str, history: History) -> Iterator[tuple[Any, ...]]:

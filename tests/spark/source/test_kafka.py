@@ -1,6 +1,5 @@
 """Spark's Kafka connector by the broker of the configuration: what it is told, and a read."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,26 +12,13 @@ from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.kafka_source import kafka_options
 from tests.spark.world import Sent, Topics
-from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
+from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.documented import documented
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.kafka.own_kafka import PASSWORD, SecureKafka, secure_kafka
+from tests.support.kafka.own_kafka import PASSWORD, SecureKafka
 
 BY_PASSWORD, BY_CERTIFICATE = "Kafka, user and password", "Kafka, client certificate"
 SECRETS = ("canary", "PRIVATE KEY")
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def secured(
-    certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SecureKafka]:
-    with secure_kafka(tmp_path_factory.mktemp("kafka"), certificates) as kafka:
-        yield kafka
 
 
 def configured(home: Path, orders: dict[str, object]) -> Config:
@@ -50,15 +36,15 @@ def kafka(**options: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("title", [BY_PASSWORD, BY_CERTIFICATE])
 def test_read_a_secured_topic_as_documented_and_show_no_secret(
-    title: str, spark: SparkSession, secured: SecureKafka, certificates: Certificates,
+    title: str, spark: SparkSession, secure_kafka: SecureKafka, certificates: Certificates,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
     monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
-    port = secured.mtls if title == BY_CERTIFICATE else secured.sasl
+    port = secure_kafka.mtls if title == BY_CERTIFICATE else secure_kafka.sasl
     brokers = documented(title, certificates, f"localhost:{port}")
     options = kafka_options(configured(tmp_path, brokers["orders"]), "orders")
-    with closing(KafkaBroker(f"127.0.0.1:{secured.open}")) as broker:
+    with closing(KafkaBroker(f"127.0.0.1:{secure_kafka.open}")) as broker:
         topics = Topics(broker)
         topic = topics.make()
         topics.fill(topic, [Sent(b"read by Spark")])

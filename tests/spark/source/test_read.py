@@ -1,7 +1,5 @@
 """The batch reader: every row of a store, once, by shard and state."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -21,10 +19,8 @@ from duebridge_connectors.spark.source.planning import plan_read
 from duebridge_connectors.spark.source.slices import StoreSlice
 from duebridge_connectors.spark.source.store_reader import FilteringReader, StoreReader
 from tests.spark.by_hand import read_by_hand
-from tests.spark.world import COMMAND_WITHIN_S, LATER_MS, World, setting
-from tests.support.command import ENVIRONMENT
+from tests.spark.world import LATER_MS, World, setting
 from tests.support.servers import redis_server
-from tests.support.spark.launch import OF_COMMANDS
 
 
 def numbered(count: int) -> list[str]:
@@ -281,24 +277,3 @@ def test_read_of_wrong_options_names_them(
     with pytest.raises(ConfigError, match=expected) as refused:
         plan_read({"config": world.config, **options})
     assert "hunter2" not in str(refused.value)
-
-
-A_FORMER_NAME = """
-import sys
-from duebridge_connectors.spark.session import opened_session
-
-given = dict(store=sys.argv[1], namespace=sys.argv[2], due_after="2020-01-01T00:00:00Z")
-with opened_session("former names") as spark:
-    print(spark.read.format("duebridge").options(**given).load().count())
-"""
-
-
-@pytest.mark.long
-def test_read_by_the_former_name_of_an_option_warns_on_the_console_and_reads(world: World) -> None:
-    world.schedule("split", "a", "b")
-    command = [sys.executable, "-c", A_FORMER_NAME, world.url, world.namespace]
-    env = ENVIRONMENT | OF_COMMANDS
-    done = subprocess.run(
-        command, env=env, capture_output=True, text=True, check=True, timeout=COMMAND_WITHIN_S
-    )
-    assert (done.stdout, "due_after is now dueAfter" in done.stderr) == ("2\n", True)

@@ -100,8 +100,7 @@ def test_former_master_is_left_while_it_still_takes_writes(servers: SentinelSet)
     with shards_at(servers.url, 1) as (_, (store,)), flowing(store) as (traffic,):
         old = servers.master()
         with never_demoted(old):
-            servers.fail_over()
-            new = servers.await_master_after(old)
+            new = servers.fail_over()
             key = store.shard.key("meta")
             before = generation(new, key)
             wait_until(lambda: generation(new, key) > before, "writes to the new master")
@@ -125,13 +124,7 @@ def generation(server: RedisNode, key: str) -> int:
 
 def test_listener_hears_again_after_a_failover(servers: SentinelSet) -> None:
     with shards_at(servers.url, 1) as (connection, (store,)):
-        assert_heard_after(connection, store, lambda: promote(servers))
-
-
-def promote(servers: SentinelSet) -> None:
-    old = servers.master()
-    servers.fail_over()
-    servers.await_master_after(old)
+        assert_heard_after(connection, store, servers.fail_over)
 
 
 def assert_heard_after(
@@ -296,7 +289,7 @@ def test_pace_counts_on_after_a_failover(kind: str, request: pytest.FixtureReque
         pace = SharedRate(connection, "n", "run", 1000)
         assert takes(pace)
         if kind == "sentinel":
-            promote(servers)
+            servers.fail_over()
         else:
             servers.fail_over(servers.owner_of("{n}"))
         wait_until(lambda: takes(pace), "the pace to go on", RESUMED_WITHIN_S)

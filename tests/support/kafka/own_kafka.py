@@ -1,16 +1,14 @@
 """A Kafka of the test's own: behind a proxy, with an authorizer, or with a listener a log-in."""
 
-import json
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.support.certificates import Certificates
-from tests.support.checkout import ROOT, missing
+from tests.support.checkout import ROOT, ask, missing
 from tests.support.proxy import Proxy, proxied
 from tests.support.servers import COMPILES_ONCE, free_port, listens, wait_until
 
@@ -149,13 +147,6 @@ def _running(
         yield node
     finally:
         node.kill()
-
-
-def ask(checkout: Path, program: str) -> Any:
-    """Return the `answer` of a program that uses the modules of deploy/local."""
-    whole = f"import json, sys\nsys.path.insert(0, 'deploy/local')\n{program}\n"
-    command = [sys.executable, "-c", f"{whole}print(json.dumps(answer))"]
-    return json.loads(subprocess.run(command, cwd=checkout, capture_output=True, check=True).stdout)
 
 
 class KafkaNode:

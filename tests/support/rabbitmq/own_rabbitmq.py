@@ -10,20 +10,19 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.checkout import ROOT, missing
+from tests.support.checkout import ROOT, ask, missing
 
-ASK = """
-import json, sys
+CONTROL = """
 from pathlib import Path
-sys.path.insert(0, "deploy/local")
 import packages, rabbitmq_server
 from state import Place, kept_ports
 place = Place(Path.cwd())
 env = rabbitmq_server.environment(place, place.data("rabbitmq"), kept_ports(place))
-print(json.dumps([packages.rabbitmq(), env]))
+answer = [packages.rabbitmq(), env]
 """
 TIMEOUT_S = 100.0
 
@@ -71,17 +70,7 @@ class PrivateRabbit:
 
     def control(self, *command: str) -> None:
         """Run rabbitmqctl on it."""
-        asked = subprocess.run(
-            [sys.executable, "-c", ASK], cwd=self._folder, capture_output=True, check=True
-        )
-        server, env = json.loads(asked.stdout)
-        subprocess.run(
-            [Path(server).with_name("rabbitmqctl"), *command],
-            env=env,
-            capture_output=True,
-            check=True,
-            timeout=TIMEOUT_S,
-        )
+        rabbitmqctl(self._folder, *command)
 
     @property
     def _entry(self) -> dict[str, Any]:
@@ -93,3 +82,17 @@ class PrivateRabbit:
         program = self._folder / "deploy" / "local" / "services.py"
         words = [sys.executable, str(program), command, "--only", "rabbitmq"]
         return subprocess.run(words, capture_output=True, check=False)
+
+
+def rabbitmqctl(checkout: Path, *command: str) -> None:
+    """Run rabbitmqctl on the node of a checkout."""
+    program, env = _rabbitmqctl_of(checkout, (checkout / ".services" / "ports.json").read_text())
+    words = [str(program), *command]
+    subprocess.run(words, env=env, capture_output=True, check=True, timeout=TIMEOUT_S)
+
+
+@cache
+def _rabbitmqctl_of(checkout: Path, ports: str) -> tuple[Path, dict[str, str]]:
+    """Return rabbitmqctl and its environment; asked again only where a start took other ports."""
+    server, env = ask(checkout, CONTROL)
+    return Path(server).with_name("rabbitmqctl"), env

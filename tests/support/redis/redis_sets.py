@@ -4,91 +4,23 @@ Every server listens on a free port of this machine. A test kills, freezes, star
 at will; all of them are gone at its end.
 """
 
-import os
-import shutil
-import signal
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from tests.support.checkout import missing
-from tests.support.servers import AT_ONCE, free_port, listens, wait_until
+from tests.support.redis.redis_node import HOST as HOST
+from tests.support.redis.redis_node import PATIENCE_S as PATIENCE_S
+from tests.support.redis.redis_node import RedisNode as RedisNode
+from tests.support.redis.redis_node import server as server
+from tests.support.servers import free_port, wait_until
 
-HOST = os.environ.get("DUEBRIDGE_K8S_HOST", "127.0.0.1")  # where a cluster's pods reach us
-ADDRESSES = dict.fromkeys((HOST, "127.0.0.1"))
 NAME = "duebridge"  # the service that the Sentinels watch
 SLOTS = 16384
 # A Sentinel connects to a new master up to a second late: with less it takes that for an outage.
 DOWN_AFTER_MS = 2000
-PATIENCE_S = 2.0  # for a server that may be frozen
-
-
-class RedisNode:
-    """A redis-server of a set: killed, frozen and started again by the test."""
-
-    def __init__(self, home: Path, port: int, words: Sequence[str], password: str = "") -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        self.home, self.port, self.password = home, port, password
-        self._words = [shutil.which("redis-server") or missing("redis-server", "install Redis 7")]
-        self._words += [*words, "--port", str(port), "--bind", *ADDRESSES, "--dir", str(home)]
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it (again, with what its directory holds) and wait until it listens."""
-        with (self.home / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self._words, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-        wait_until(lambda: listens(self.port), f"redis-server, see {self.home}/server.log")
-
-    def kill(self) -> None:
-        """Kill it (SIGKILL), frozen or not; harmless where it does not run."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait()
-
-    def freeze(self) -> None:
-        """Stop it as a hung machine stops: it takes connections and says nothing (SIGSTOP)."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a frozen one go on (SIGCONT)."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
-
-    def ask(self, *command: str | int | bytes) -> Any:
-        """Send one command on a connection of its own; raises what redis-py raises."""
-        with self.client() as client:
-            return client.execute_command(*command)
-
-    def client(self) -> Any:
-        """Return a client that waits for `PATIENCE_S`, and repeats nothing."""
-        once = Retry(NoBackoff(), 0)
-        return redis.Redis(
-            port=self.port, password=self.password or None, socket_timeout=PATIENCE_S, retry=once
-        )
-
-    def role(self) -> str:
-        """Return `master` or `slave` by its own word, or an empty text if it does not answer."""
-        try:
-            return str(self.ask("ROLE")[0].decode())
-        except redis.RedisError:
-            return ""
-
-
-def server(home: Path, *options: str, password: str = "") -> RedisNode:
-    """Return a server that is not started yet; nothing is persisted unless options say so."""
-    words = ["--save", "", "--appendonly", "no", *AT_ONCE, *options]
-    if password:
-        words += ["--requirepass", password, "--masterauth", password]
-    return RedisNode(home, free_port(), words, password)
 
 
 class SentinelSet:
@@ -114,9 +46,18 @@ class SentinelSet:
         master = self.master()
         return [each for each in self.servers if each is not master]
 
-    def fail_over(self) -> None:
-        """Order a promotion, as for maintenance: SENTINEL FAILOVER (the old master lives on)."""
+    def fail_over(self) -> RedisNode:
+        """Promote a replica, as for maintenance (the old master lives on); return the new one."""
+        old = self.master()
         self.sentinels[0].ask("SENTINEL", "FAILOVER", NAME)
+        return self.await_master_after(old)
+
+    def kill_master(self, key: str = "", killed: Callable[[], object] = bool) -> RedisNode:
+        """Kill the master, of any key, call `killed`; return it once another one is promoted."""
+        (old := self.master()).kill()
+        killed()
+        self.await_master_after(old)
+        return old
 
     def await_master_after(self, old: RedisNode, within_s: float = 40.0) -> RedisNode:
         """Return the promoted server once the Sentinels name it and it says so itself."""
@@ -266,6 +207,13 @@ class ClusterOfSix:
         replica.ask("CLUSTER", "FAILOVER")
         wait_until(lambda: replica.role() == "master", "the replica to be promoted")
         return replica
+
+    def kill_master(self, key: str, killed: Callable[[], object] = bool) -> RedisNode:
+        """Kill the key's owner, call `killed`; return it once its replica is promoted."""
+        (old := self.owner_of(key)).kill()
+        killed()
+        self.await_owner_after(old, key)
+        return old
 
     def await_owner_after(self, old: RedisNode, key: str, within_s: float = 40.0) -> RedisNode:
         """Return the node that was promoted for the slots of a dead or frozen master."""
