@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from duebridge.config.broker_access import source_plan
 from duebridge.config.models import Config
-from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.intake_store import IntakeStore

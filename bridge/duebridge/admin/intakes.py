@@ -6,13 +6,10 @@ from typing import Any
 import msgspec
 
 from duebridge.admin.operator import Operator
-from duebridge.config.live import LiveSettings
-from duebridge.config.load import resolved_broker
+from duebridge.config.broker_access import live_settings, source_plan, using
 from duebridge.config.models import Config
-from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
-from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.settings import unknown_name
 from duebridge.store.server.connection import Connection
 from duebridge.store.workers import WorkerRecord
@@ -65,13 +62,11 @@ def declare_intake(config: Config, name: str) -> list[str]:
     """
     find_intake(config, name)
     plan = source_plan(config, name)
-    kind = config.brokers[plan.broker].type
-    with naming(plan.broker, kind):
-        found = broker_type(kind)
-        if found.declaration is not None:
-            settings = LiveSettings(lambda: resolved_broker(config, plan.broker))
-            return found.declare_source(settings, plan)
-    raise ConfigError(f"intake {name}: brokers of type {kind} declare nothing; make the topic")
+    with using(config, plan.broker) as kind:
+        if kind.declaration is not None:
+            return kind.declare_source(live_settings(config, plan.broker), plan)
+    named = config.brokers[plan.broker].type
+    raise ConfigError(f"intake {name}: brokers of type {named} declare nothing; make the topic")
 
 
 def find_intake(config: Config, name: str) -> str:

@@ -7,13 +7,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from duebridge.bench.meter import CallCounter, CountedConnection, Meter
+from duebridge.config.broker_access import using
 from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import StoreError
 from duebridge.interpreter import tuned_gc
 from duebridge.ports.baseline import HEADERS, BareConsumer, BaselineClient
-from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Delivery, Publisher
 from duebridge.store.batching import batches
 from duebridge.store.delay_store import DelayStore
@@ -62,10 +62,8 @@ class Stage:
         self.connection.load_scripts()
         self.meter = Meter(self.connection, self._calls)
         settings = resolved_broker(setting.config, broker)
-        self._kind = setting.config.brokers[broker].type
-        with naming(broker, self._kind):
-            opened = broker_type(self._kind).open_baseline(settings, scratch_name())
-        self.baseline: BaselineClient = opened
+        with using(setting.config, broker) as kind:
+            self.baseline: BaselineClient = kind.open_baseline(settings, scratch_name())
         stack.callback(self.baseline.close)
         self._stack = stack
         self._lives: dict[str, RouteLife] = {}
@@ -73,8 +71,8 @@ class Stage:
     def open_bare_consumer(self, stack: ExitStack) -> BareConsumer:
         """Return a bare consumer with a scratch queue or topic of its own."""
         settings = resolved_broker(self._setting.config, self.broker)
-        with naming(self.broker, self._kind):
-            opened = broker_type(self._kind).open_bare_consumer(settings, scratch_name())
+        with using(self._setting.config, self.broker) as kind:
+            opened = kind.open_bare_consumer(settings, scratch_name())
         stack.callback(opened.close)
         return opened
 

@@ -4,20 +4,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import partial
 
 import structlog
 
-from duebridge.config.live import LiveSettings
-from duebridge.config.load import resolved_broker
+from duebridge.config.broker_access import live_settings, open_publisher, source_plan, using
 from duebridge.config.models import Config
-from duebridge.config.plans import source_plan
 from duebridge.errors import ConfigError
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.intake_store import REPEAT_FOR_S, IntakeStore
 from duebridge.intake.letters import LetterBox
 from duebridge.intake.positions import WantedPositions
-from duebridge.ports.discovery import broker_type, naming
 from duebridge.ports.publisher import Publisher
 from duebridge.ports.source import Source, SourcePlan
 from duebridge.store.positions import StorePositions
@@ -28,7 +24,6 @@ from duebridge.store.server.fitness import check_fitness
 from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
-from duebridge.worker.publishers import open_publisher
 from duebridge.worker.reload import (
     Changes,
     SwapRefused,
@@ -93,10 +88,8 @@ class IntakeRunner:
         return IntakeLoop(name, config, source, storeroom, letters, positions)
 
     def _open_source(self, plan: SourcePlan, positions: WantedPositions) -> Source:
-        settings = LiveSettings(partial(resolved_broker, self._config, plan.broker))
-        kind = self._config.brokers[plan.broker].type
-        with naming(plan.broker, kind):
-            return broker_type(kind).open_source(settings, plan, positions)
+        with using(self._config, plan.broker) as kind:
+            return kind.open_source(live_settings(self._config, plan.broker), plan, positions)
 
     def start(self) -> None:
         """Start taking messages in."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 import redis
 
-from duebridge.config.live import LiveSettings
+from duebridge.config.broker_access import LiveSettings
 from duebridge.config.load import load_config, resolved_store_url
 from duebridge.store.server.connection import open_connection
 from tests.acceptance.site import fetch, up

@@ -12,12 +12,12 @@ import yaml
 from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
 
 from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.broker_access import open_publishers
 from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
 from duebridge.envelope import Target
 from duebridge.ports.checks import Destination, Severity
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
-from duebridge.worker.publishers import open_publishers
 from duebridge_connectors.kafka import open_publisher
 from duebridge_connectors.kafka.broker import KAFKA
 from tests.support import tokens

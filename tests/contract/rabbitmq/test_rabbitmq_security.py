@@ -11,11 +11,11 @@ from urllib.parse import quote
 import pytest
 
 from duebridge.cli.exits import BROKER, exit_code
+from duebridge.config.broker_access import open_publishers
 from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from duebridge.ports.source import SourcePlan
-from duebridge.worker.publishers import open_publishers
 from duebridge_connectors.rabbitmq import open_publisher
 from duebridge_connectors.rabbitmq.source.opening import open_source
 from tests.support import certificates as own

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duebridge.config.broker_access import open_publishers
 from duebridge.config.load import load_config, read_config_text, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.config.render import rendered_config
 from duebridge.errors import ConfigError
 from duebridge.store.server.connection import open_connection
-from duebridge.worker.publishers import open_publishers
 from tests.support.model.fuzzing import fuzz
 from tests.unit.config.config_text import PIECES, mutated, with_values
 

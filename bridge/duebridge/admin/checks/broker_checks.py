@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
+from duebridge.config.broker_access import source_plan, using
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
-from duebridge.config.plans import source_plan
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import Destination, Finding, FindingSubject, failure
-from duebridge.ports.discovery import ClientMissing, broker_type, naming
+from duebridge.ports.discovery import ClientMissing
 
 DEADLINE_S = 5.0
 GRACE_S = 2.0  # beyond it: a name that resolves slowly, a client that ends slowly
@@ -92,17 +92,15 @@ def _examine(
     config: Config, broker: str, destinations: list[Destination], deadline_s: float
 ) -> list[Finding]:
     settings = resolved_broker(config, broker)
-    kind = config.brokers[broker].type
-    with naming(broker, kind):
-        return broker_type(kind).examine(f"brokers.{broker}", settings, destinations, deadline_s)
+    with using(config, broker) as kind:
+        return kind.examine(f"brokers.{broker}", settings, destinations, deadline_s)
 
 
 def _examine_source(config: Config, name: str, place: str, deadline_s: float) -> list[Finding]:
     broker = config.intakes[name].source.broker
     settings, plan = resolved_broker(config, broker), source_plan(config, name)
-    kind = config.brokers[broker].type
-    with naming(broker, kind):
-        return broker_type(kind).examine_source(place, settings, plan, deadline_s)
+    with using(config, broker) as kind:
+        return kind.examine_source(place, settings, plan, deadline_s)
 
 
 def _end(place: str, future: "Future[list[Finding]]", within_s: float) -> list[Finding]:

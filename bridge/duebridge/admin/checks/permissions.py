@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
+from duebridge.config.broker_access import source_plan, using
 from duebridge.config.durability import DurabilityNeeds
 from duebridge.config.models import Config
-from duebridge.config.plans import source_plan
 from duebridge.errors import ConfigError
-from duebridge.ports.discovery import broker_type, naming
 from duebridge.store.server.rights import Role, rights_of, sentinel_rights
 
 USER = "duebridge"
@@ -52,10 +51,10 @@ def broker_lines(config: Config) -> Iterator[str]:
             for intake, each in config.intakes.items()
             if each.source.broker == name
         ]
-        kind, settings = broker.type, broker.model_dump()
-        with naming(name, kind):
-            delivering = broker_type(kind).permissions(settings, used)
-            taking = broker_type(kind).source_permissions(settings, plans)
+        settings = broker.model_dump()
+        with using(config, name) as kind:
+            delivering = kind.permissions(settings, used)
+            taking = kind.source_permissions(settings, plans)
         yield from _commented(f"# Broker {name}: to deliver, and to check the targets", delivering)
         yield from _commented(f"# Broker {name}: to take in, and to check the sources", taking)
 

@@ -77,8 +77,8 @@ def bench(
     """
     from duebridge.bench.program import ON_ITS_OWN, measure, measure_alone
     from duebridge.bench.stage import BenchSetting
+    from duebridge.config.broker_access import open_publishers
     from duebridge.telemetry.logs import configure_logs
-    from duebridge.worker.publishers import open_publishers
 
     configure_logs()
     asked = _sections(only)

@@ -111,6 +111,7 @@ def run_process(
 ) -> None:
     """Run intakes and lanes until a signal; `is_alone`: no lanes, so that nothing is delivered."""
     from duebridge.admin.checks.drain_check import DrainCheck
+    from duebridge.config.broker_access import open_publishers
     from duebridge.intake.process import IntakeRunner
     from duebridge.interpreter import short_turns, tuned_gc
     from duebridge.store.server.connection import REPEAT_FOR_S
@@ -118,7 +119,6 @@ def run_process(
     from duebridge.telemetry.metrics import observe_store_call
     from duebridge.telemetry.tracing import traced_process
     from duebridge.worker.process import Runner
-    from duebridge.worker.publishers import open_publishers
     from duebridge.worker.reload import LOOK_EVERY_S, Reload
     from duebridge.worker.reporting.status import StatusWriter
 
