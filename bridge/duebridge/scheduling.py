@@ -33,7 +33,7 @@ class ScheduleModes(TypedDict, total=False):
 
     revives: bool
     reopens: bool
-    holds: bool
+    refuses_remembered: bool
     keeps_answer: bool
 
 

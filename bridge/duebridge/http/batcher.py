@@ -25,7 +25,7 @@ class BatchKey(NamedTuple):
     token: Token
     route: str
     replace: bool = False
-    holds: bool = False
+    refuses_remembered: bool = False
 
 
 class ScheduleBatcher:
@@ -86,7 +86,9 @@ async def schedule_batch(site: Site, key: BatchKey, batch: list[Envelope]) -> li
 
     def call() -> list[Receipt]:
         scheduler = site.scheduler(key.route)
-        return scheduler.schedule(batch, replace=key.replace, holds=key.holds)
+        return scheduler.schedule(
+            batch, replace=key.replace, refuses_remembered=key.refuses_remembered
+        )
 
     return await site.run(call, key.token)
 

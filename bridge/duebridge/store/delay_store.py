@@ -87,7 +87,7 @@ class DelayStore(ColdCalls, DividedShard):
         replace: bool = False,
         revives: bool = True,
         reopens: bool = False,
-        holds: bool = False,
+        refuses_remembered: bool = False,
         keeps_answer: bool = True,
         places: Sequence[LogPosition | None] = (),
         primary_ids: Sequence[str] = (),
@@ -101,7 +101,8 @@ class DelayStore(ColdCalls, DividedShard):
         takes an id over, and a remembered id begins a new life, unless `revives` is false: then it
         answers what became of it, so that a job that is repeated brings nothing back. Without
         `replace` a remembered id begins a new life where the caller `reopens` it; with other
-        content it does so anyway, unless the caller `holds` it: then that is a `conflict`.
+        content it does so anyway, unless the call `refuses_remembered` ids: then that is a
+        `conflict`.
 
         A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
         give `keeps_answer=False`, since kept answers would fill the store: where a repeat is
@@ -119,7 +120,7 @@ class DelayStore(ColdCalls, DividedShard):
             raise ValueError(f"expected a place for each of {len(rows)} envelopes, or none")
         is_remembered = not (replace or reopens) and all(row.remember_ms for row in rows)
         is_kept = keeps_answer or not (is_remembered or (places and all(places)))
-        mode = "reopen" if reopens else "hold" if holds else "refuse"
+        mode = "reopen" if reopens else "hold" if refuses_remembered else "refuse"
         if replace:
             mode = "replace" if revives else "replace_living"
 

@@ -89,15 +89,15 @@ def admit(
 ) -> Admission:
     """Split claimed envelopes by target, and each group by the target's health and room.
 
-    `has_room`: room for `target` was kept for the claim. The caller locks the lane.
+    `has_room`: the claim had room for `target` reserved. The caller locks the lane.
     """
     admission = Admission([], [])
     for to, some, load in _by_target(claim, target):
         health = lane.targets.of(to)
         if health.mode == "up":
-            is_kept = has_room and to == target
+            is_reserved = has_room and to == target
             window, claimants = health.window, lane.claimants
-            room = window.left(claimants) if is_kept else window.room(claimants)
+            room = window.left(claimants) if is_reserved else window.room(claimants)
             _admit_up(admission, health, some, load, room)
         else:
             now = DeliveryContext(now_ms, health.tag)

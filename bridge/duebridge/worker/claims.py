@@ -1,7 +1,7 @@
 """Leases what there is room for: live envelopes, probes of held targets, and dead letters.
 
-The loops of a worker share its lanes. What a claim has room for is kept for it while the store
-answers, and given back in one step with counting what it brought.
+The loops of a worker share its lanes. A claim reserves its room while the store answers, and
+gives it back in one step with counting what it brought.
 """
 
 import threading
@@ -17,7 +17,8 @@ from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of
 from duebridge.worker.decide import LEAST_WAIT_MS, RetryRules
 from duebridge.worker.dispatcher import Dispatcher
-from duebridge.worker.lanes.lane import Hold, Lane, OutgoingBatch, TargetGroup
+from duebridge.worker.lanes.lane import Lane, OutgoingBatch, TargetGroup
+from duebridge.worker.lanes.reservation import Reservation
 from duebridge.worker.lanes.targets import ProbeCursor, TargetHealth
 from duebridge.worker.lanes.window import Load
 from duebridge.worker.settlement import report_buried
@@ -56,16 +57,16 @@ class Claims:
         promote_limit = BACKLOG if self.can_promote(view) else 0
         if not self._has_work(view, promote_limit):
             return 0
-        hold = self._kept(lambda: self._hold(view, lane, promote_limit))
-        if hold is None:
+        reservation = self._reserved_or_waiting(lambda: self._reserve(view, lane, promote_limit))
+        if reservation is None:
             return 0
         started_at = self._monotonic()
         try:
             claim = claim_batch(
                 view,
-                hold.room.envelopes,
-                hold.room.size_bytes,
-                alone=hold.is_suspect,
+                reservation.room.envelopes,
+                reservation.room.size_bytes,
+                alone=reservation.is_suspect,
                 promote=promote_limit,
                 is_over=self._stopping.is_set,
             )
@@ -73,34 +74,40 @@ class Claims:
             if promote_limit:
                 view.gather(claim.held)
             if claim.token:
-                self._admit(view, lane, claim, hold, started_at)
+                self._admit(view, lane, claim, reservation, started_at)
         finally:
-            self._give_back(hold)
+            self._give_back(reservation)
         return claim.taken
 
     def _admit(
-        self, view: ShardView, lane: Lane, claim: Claim, hold: Hold, started_at: float
+        self,
+        view: ShardView,
+        lane: Lane,
+        claim: Claim,
+        reservation: Reservation,
+        started_at: float,
     ) -> None:
         """Publish what there is room for, and set the rest aside."""
         terms, now_ms = RetryRules.of(view.route), view.now_ms()
         with lane.lock:
-            hold.release()
-            admission = admit(lane, view.target, claim, terms, now_ms, has_room=hold.is_for_target)
-            outgoing = OutgoingBatch(admission.groups, is_suspect=hold.is_suspect)
+            reservation.release()
+            has_room = reservation.is_for_target
+            admission = admit(lane, view.target, claim, terms, now_ms, has_room=has_room)
+            outgoing = OutgoingBatch(admission.groups, is_suspect=reservation.is_suspect)
             batch = self._dispatcher.begin(view, lane, claim, outgoing, started_at)
         self._dispatcher.dispatch(batch, claim, admission.aside)
 
-    def _kept(self, hold: Callable[[], Hold | None]) -> Hold | None:
-        """Return what `hold` keeps. Who frees room later finds that the loop waits for it."""
+    def _reserved_or_waiting(self, reserve: Callable[[], Reservation | None]) -> Reservation | None:
+        """Return what `reserve` does; whoever frees room later finds that the loop waits for it."""
         was_waiting, self.is_waiting = self.is_waiting, True
-        kept = hold()
-        if kept is not None:
+        reservation = reserve()
+        if reservation is not None:
             self.is_waiting = was_waiting
-        return kept
+        return reservation
 
-    def _give_back(self, hold: Hold) -> None:
+    def _give_back(self, reservation: Reservation) -> None:
         """Give back the room of a claim that failed or brought nothing; others may wait for it."""
-        if hold.release():
+        if reservation.release():
             self._dispatcher.note_room()
 
     # ── probes ──────────────────────────────────────────────────────────────────────────────────
@@ -168,25 +175,26 @@ class Claims:
         lane = self._lanes[to.broker]
         with lane.lock:
             health = lane.targets.of(to)
-            hold = self._kept(lambda: self._letter_hold(lane, health))
-        if hold is None:
+            reservation = self._reserved_or_waiting(lambda: self._reserve_for_letters(lane, health))
+        if reservation is None:
             return 0
         started_at = self._monotonic()
         try:
             claim = view.store.shunt(
-                hold.room.envelopes,
+                reservation.room.envelopes,
                 view.route.lease,
-                limit_bytes=view.stored_bytes(hold.room.size_bytes),
-                decoded_bytes=hold.room.size_bytes,
+                limit_bytes=view.stored_bytes(reservation.room.size_bytes),
+                decoded_bytes=reservation.room.size_bytes,
             )
             view.update(claim.poll)
             if claim.token:
-                self._admit_letters(view, lane, claim, (health, hold), started_at)
+                self._admit_letters(view, lane, claim, (health, reservation), started_at)
         finally:
-            self._give_back(hold)
+            self._give_back(reservation)
         return claim.held
 
-    def _letter_hold(self, lane: Lane, health: TargetHealth) -> Hold | None:
+    def _reserve_for_letters(self, lane: Lane, health: TargetHealth) -> Reservation | None:
+        """Reserve room for dead letters; None if there is none, or no thread for them."""
         if not (lane.is_open and lane.may_start_side_batch()):
             return None
         room = lane.letter_room(serves_live=self._serves_live(lane))
@@ -198,20 +206,20 @@ class Claims:
         room = room.within(Load(min(lane.settings.batch, CALL_ROWS), CALL_BYTES))
         if not room.envelopes:
             return None
-        return Hold(lane, room, health if is_up else None, is_letter=True)
+        return Reservation(lane, room, health if is_up else None, is_letter=True)
 
     def _admit_letters(
         self,
         view: ShardView,
         lane: Lane,
         claim: Claim,
-        to: tuple[TargetHealth, Hold],
+        to: tuple[TargetHealth, Reservation],
         started_at: float,
     ) -> None:
         """Publish letters, unless another loop's take the threads, or try the target, by now."""
-        health, hold = to
+        health, reservation = to
         with lane.lock:
-            hold.release()
+            reservation.release()
             is_up = health.mode == "up"
             if not (lane.may_start_side_batch() and (is_up or health.may_probe())):
                 claim = claim._replace(leased=[], damaged=[], surplus=tuple(claim.ids))
@@ -243,8 +251,8 @@ class Claims:
         has_any = promote_limit or view.poll.ready or view.poll.suspect
         return bool(has_any) and not view.is_unreadable
 
-    def _hold(self, view: ShardView, lane: Lane, promote_limit: int) -> Hold | None:
-        """Keep room for a claim; none if the lane or the target is full."""
+    def _reserve(self, view: ShardView, lane: Lane, promote_limit: int) -> Reservation | None:
+        """Reserve room for a claim; None if the lane or the target is full."""
         with lane.lock:
             is_suspect = not promote_limit and view.poll.suspect > 0 and not lane.has_suspect
             if not (promote_limit or view.poll.ready or is_suspect):
@@ -254,7 +262,7 @@ class Claims:
             if not room.envelopes:
                 return None
             is_up = health is not None and health.mode == "up"
-            return Hold(lane, room, health if is_up else None, is_suspect=is_suspect)
+            return Reservation(lane, room, health if is_up else None, is_suspect=is_suspect)
 
     @staticmethod
     def _room(lane: Lane, health: TargetHealth | None) -> Load:

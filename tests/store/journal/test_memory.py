@@ -122,13 +122,13 @@ def test_remembered_id_with_other_content_is_accepted(desk: Desk) -> None:
 
 
 @BECAME
-def test_hold_of_a_remembered_id_refuses_other_content(
+def test_remembered_id_refuses_other_content_if_asked(
     desk: Desk, end: Callable[[Desk], None], became: str
 ) -> None:
     end(desk)
     due = NOW_MS + 1000
     with desk.unchanged():
-        answers = desk.schedule(kept(), kept(body=b"other"), holds=True)
+        answers = desk.schedule(kept(), kept(body=b"other"), refuses_remembered=True)
     assert answers == [(became, due), ("conflict", due)]
 
 

@@ -58,7 +58,7 @@ async def post(call: AuthorizedCall) -> Response:
     if replace and key is not None:
         detail = f"{keys.HEADER}: expected on_conflict=refuse beside it; got replace"
         raise ProblemError(400, "Bad request", detail)
-    batch_key = BatchKey(call.token, call.route, replace, holds=key is not None)
+    batch_key = BatchKey(call.token, call.route, replace, refuses_remembered=key is not None)
     if media_type(call.request) in LINES and not cloud_events.is_binary(call.request):
         return Lines(call, batch_key, key)
     usual_id = None if key is None else keys.made_id(call.token, key, 1)

@@ -60,51 +60,11 @@ class OutgoingBatch(NamedTuple):
         return any(group.is_probe and group.health.is_silent for group in self.groups)
 
 
-class Hold:
-    """Room that a claim keeps while it asks the store, so that no other loop claims for it."""
-
-    def __init__(
-        self,
-        lane: "Lane",
-        room: Load,
-        health: TargetHealth | None = None,
-        *,
-        is_letter: bool = False,
-        is_suspect: bool = False,
-    ) -> None:
-        self.room = room
-        self.is_suspect = is_suspect
-        self.is_for_target = health is not None
-        self._lane = lane
-        self._windows = [lane.window, health.window] if health else [lane.window]
-        self._letters = room.envelopes if is_letter else 0
-        self._is_kept = True
-        lane.has_suspect |= is_suspect
-        self._lane.letters += self._letters
-        for window in self._windows:
-            window.reserved.append(room)
-
-    def release(self) -> bool:
-        """Give the room back; return whether it was still kept.
-
-        Under the lane's lock what was claimed may be counted before another loop looks.
-        """
-        with self._lane.lock:
-            if not self._is_kept:
-                return False
-            self._is_kept = False
-            self._lane.letters -= self._letters
-            self._lane.has_suspect &= not self.is_suspect
-            for window in self._windows:
-                window.reserved.remove(self.room)
-            return True
-
-
 class Lane:
     """Bounds the outstanding envelopes of a broker; the bounds follow its confirms.
 
     The loops of a worker share it. `lock` is theirs too: what one decides by the bounds and the
-    targets, and counts by `begin` or a `Hold`, is one step.
+    targets, and counts by `begin` or a `Reservation`, is one step.
     """
 
     def __init__(
