@@ -24,7 +24,7 @@ from duebridge.store.workers import Workers
 from duebridge.telemetry.metrics import observe_store_call
 from duebridge.telemetry.tracing import traced_process
 from duebridge.worker.process import Runner
-from duebridge.worker.reload import LOOK_EVERY_S, Changes, Reload
+from duebridge.worker.reload import CONFIG_EVERY_S, Changes, Reload
 from duebridge.worker.reporting.gauges import register
 from duebridge.worker.reporting.missing import MissingRoutes
 from duebridge.worker.reporting.probes import HealthServer
@@ -106,7 +106,7 @@ def run_parts(parts: ProcessParts, *, until_empty: bool) -> None:
     try:
         parts.runner.start()
         parts.intakes.start()
-        while not signals.wait(LOOK_EVERY_S):
+        while not signals.wait(CONFIG_EVERY_S):
             parts.reload.run_once(is_asked=signals.take_reload())
             if not (parts.runner.is_alive and parts.intakes.is_alive):
                 raise BridgeError("a loop of this process has ended; see the log")

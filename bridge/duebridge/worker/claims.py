@@ -15,7 +15,7 @@ from duebridge.store.wire.leases import Claim
 from duebridge.store.wire.transitions import NO_TAG, SetAside
 from duebridge.telemetry import metrics
 from duebridge.worker.batch import Admission, admit, load_of
-from duebridge.worker.decide import LEAST_WAIT_MS, RetryRules
+from duebridge.worker.decide import SET_ASIDE_MS, RetryRules
 from duebridge.worker.dispatcher import Dispatcher
 from duebridge.worker.lanes.lane import Lane, OutgoingBatch, TargetGroup
 from duebridge.worker.lanes.reservation import Reservation
@@ -24,6 +24,7 @@ from duebridge.worker.lanes.window import Load
 from duebridge.worker.settlement import report_buried
 from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
 
+PROMOTED_BY_CLAIM = BACKLOG  # at most: a claim that promotes as many has found a backlog
 PROBE_ROWS = 500
 PROBE_PAGES = 20  # of `PROBE_ROWS` retries, in the search for an envelope that tries a target
 
@@ -54,7 +55,7 @@ class Claims:
     def claim(self, view: ShardView) -> int:
         """Lease ready envelopes and hand the batch to the lane's threads."""
         lane = self._lane(view)
-        promote_limit = BACKLOG if self.can_promote(view) else 0
+        promote_limit = PROMOTED_BY_CLAIM if self.can_promote(view) else 0
         if not self._has_work(view, promote_limit):
             return 0
         reservation = self._reserved_or_waiting(lambda: self._reserve(view, lane, promote_limit))
@@ -158,7 +159,7 @@ class Claims:
     def _as_probe(view: ShardView, lane: Lane, health: TargetHealth, claim: Claim) -> Admission:
         """Admit what a probe found, unless another target has the same tag, or it is tried now."""
         own = [each for each in claim.leased if view.target_of(each) == health.target]
-        others = [SetAside(id=each.id, delay_ms=LEAST_WAIT_MS, tag=NO_TAG) for each in claim.leased]
+        others = [SetAside(id=each.id, delay_ms=SET_ASIDE_MS, tag=NO_TAG) for each in claim.leased]
         if own and health.mode == "held" and lane.may_start_side_batch():
             return Admission([TargetGroup(health, own, load_of(own), is_probe=True)], [])
         if not own:

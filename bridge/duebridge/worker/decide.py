@@ -9,9 +9,9 @@ from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.store.wire.leases import DamagedEnvelope, LeasedEnvelope
 from duebridge.store.wire.transitions import Burial, Decision, HoldClock, Release, Retry, SetAside
 from duebridge.worker.backoff import retry_delay_ms
+from duebridge.worker.lanes.targets import PROBE_EVERY_S
 
-LEAST_WAIT_MS = 10_000  # of what is set aside: the target's recovery ends the wait earlier
-PROBE_EVERY_MS = 1000  # of the dead letter that tried a held target
+SET_ASIDE_MS = 10_000  # at least: the recovery of the target ends the wait earlier
 DAMAGED_WAIT_MS = 5000
 
 
@@ -93,7 +93,7 @@ def set_aside(
     left_ms = hold_left_ms(leased, terms, now.now_ms)
     return SetAside(
         id=leased.id,
-        delay_ms=left_ms if runs and left_ms else max(left_ms, LEAST_WAIT_MS),
+        delay_ms=left_ms if runs and left_ms else max(left_ms, SET_ASIDE_MS),
         tag=now.tag,
         clock=clock,
         is_unsure=outcome is not None and outcome.may_be_published,
@@ -111,7 +111,7 @@ def _wait(
     """Wait for the target: set aside if it is held; else this envelope alone backs off."""
     if now.is_held and not terms.is_letter:
         return set_aside(leased, terms, now, clock, outcome)
-    delay_ms = PROBE_EVERY_MS if now.is_held else _backoff_ms(leased, terms)
+    delay_ms = round(1000 * PROBE_EVERY_S) if now.is_held else _backoff_ms(leased, terms)
     if clock == "start" and not terms.is_letter:
         delay_ms = min(delay_ms, hold_left_ms(leased, terms, now.now_ms))
     return _retry(leased, outcome, delay_ms, is_failure=False, clock=clock)

@@ -31,7 +31,7 @@ from duebridge.worker.shard import ShardView
 
 RESUME_ROWS = 500
 FAILED_PAUSE_S = 1.0
-SETTLERS = 4  # threads that settle for a node of a Cluster
+NODE_SETTLERS = 4  # threads
 MOST_UNSETTLED = 8  # batches that wait for them, before the loop claims no more
 
 log = structlog.get_logger()
@@ -60,7 +60,7 @@ class Loop:
         self.node = node
         self.views: Sequence[ShardView] = ()  # replaced as a whole
         self.settlers: Executor | None = (
-            DaemonExecutor(SETTLERS, f"settle-{node}") if node else None
+            DaemonExecutor(NODE_SETTLERS, f"settle-{node}") if node else None
         )
         self.claims = Claims(
             shared.lanes, shared.dispatcher, shared.views, shared.stopping, shared.monotonic

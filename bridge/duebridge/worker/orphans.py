@@ -19,7 +19,7 @@ from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
-LOOK_EVERY_S = 10.0  # longer than it takes a worker to write what it holds
+ORPHANS_EVERY_S = 10.0  # longer than it takes a worker to write what it holds
 PAGES = 5  # of `CALL_ROWS` retries, a shard and look
 LOOKS = 2  # of a tag that no worker names
 NAMED_LOOKS = 6  # of one that some worker names, which may know nothing to try the target with
@@ -49,7 +49,7 @@ class Orphans:
         self._closed.set()
 
     def _run(self) -> None:
-        while not self._closed.wait(LOOK_EVERY_S):
+        while not self._closed.wait(ORPHANS_EVERY_S):
             try:
                 self.run_once()
                 self._failure.end()

@@ -34,7 +34,7 @@ from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
 
 OPEN_WITHIN_S = 5.0  # a route, in a swap
-SETTLERS = 3  # per lane: one may ping, the others settle what is not published
+LANE_SETTLERS = 3  # threads: one may ping, the others settle what is not published
 
 log = structlog.get_logger()
 
@@ -76,7 +76,7 @@ class Runner:
     def _lane(self, name: str, publisher: Publisher) -> Lane:
         settings = self._config.worker
         threads = DaemonExecutor(thread_count(settings), f"lane-{name}")
-        settlers = DaemonExecutor(SETTLERS, f"settle-{name}")
+        settlers = DaemonExecutor(LANE_SETTLERS, f"settle-{name}")
         return Lane(name, publisher, settings, threads, settlers)
 
     def _open(self, route: Route) -> list[ShardView]:

@@ -17,7 +17,7 @@ from duebridge.config.models import Config
 from duebridge.errors import BridgeError, ConfigError
 from duebridge.telemetry import metrics
 
-LOOK_EVERY_S = 1.0
+CONFIG_EVERY_S = 1.0
 
 log = structlog.get_logger()
 

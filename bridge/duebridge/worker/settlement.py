@@ -23,9 +23,10 @@ from duebridge.store.wire.transitions import (
     Retry,
     SetAside,
 )
-from duebridge.worker.shard import BACKLOG, ShardView
+from duebridge.worker.shard import ShardView
 
 ACK_EVERY_S = 0.02
+MOST_BUFFERED = 100  # acks of a shard, which wait no longer then
 
 log = structlog.get_logger()
 
@@ -93,7 +94,7 @@ class Acks:
                 return ()
             now = self._monotonic()
             is_due = now >= self._acked_at.get(view, 0.0) + ACK_EVERY_S
-            if is_due or at_once or len(gathered) >= BACKLOG:
+            if is_due or at_once or len(gathered) >= MOST_BUFFERED:
                 self._acked_at[view] = now
                 return gathered
             self._waiting[view] = gathered

@@ -19,7 +19,7 @@ from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.loop import Loop, LoopContext
 from duebridge.worker.shard import ShardView
 
-LOOK_EVERY_S = 1.0  # whether shards are at other nodes
+NODES_EVERY_S = 1.0  # whether shards are at other nodes
 
 
 class Worker:
@@ -53,7 +53,7 @@ class Worker:
         )
         self._is_running = False
         self._regrouping = threading.Lock()
-        self._look_at = monotonic() + LOOK_EVERY_S
+        self._look_at = monotonic() + NODES_EVERY_S
         self._nodes: dict[ShardView, str] = {}
         self._by_shard: dict[Shard, ShardView] = {}
         self._loops: dict[str, Loop] = {}
@@ -70,7 +70,7 @@ class Worker:
         self._pass_on_recovered()
         if self._monotonic() >= self._look_at and self._regrouping.acquire(blocking=False):
             try:
-                self._look_at = self._monotonic() + LOOK_EVERY_S
+                self._look_at = self._monotonic() + NODES_EVERY_S
                 self._regroup()
                 self._end_idle_holds()
             finally:

@@ -166,7 +166,7 @@ def works(embedded: Path) -> Iterator[Works]:
 def test_process_delivers_what_another_had_set_aside_that_drained(
     works: Works, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duebridge.worker.orphans.LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr("duebridge.worker.orphans.ORPHANS_EVERY_S", 0.05)
     stays = {name: MemoryPublisher() for name in works.publishers}
     stays["a"].is_available = False  # what is due goes to the other
     runner = Runner(works.config, open_connection(works.url), stays)

@@ -132,7 +132,7 @@ def test_claim_that_its_store_holds_up_leaves_room_to_other_loops(
 def test_shard_that_moves_amid_a_call_is_asked_by_one_loop_at_a_time(
     embedded: Path, nodes: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duebridge.worker.worker.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("duebridge.worker.worker.NODES_EVERY_S", 0.01)
     works = Spread(f"embedded:{embedded}", 2)
     go_on = threading.Event()
     view, _ = works.runner.views()
@@ -155,7 +155,7 @@ def test_shard_that_moves_amid_a_call_is_asked_by_one_loop_at_a_time(
 def test_shards_that_hop_between_loops_are_delivered_once(
     embedded: Path, nodes: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duebridge.worker.worker.LOOK_EVERY_S", 0.002)
+    monkeypatch.setattr("duebridge.worker.worker.NODES_EVERY_S", 0.002)
     works = Spread(f"embedded:{embedded}", 2)
     seen: set[tuple[str, ...]] = set()
     with started(works):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-LEAST_WAIT_S = 0.05
+LEAST_SETTLE_S = 0.05
 
 
 class Load(NamedTuple):
@@ -97,7 +97,7 @@ class Window:
         if self._last_rate is None:
             return self._settle_within_s / 4
         expected_s = self.outstanding.envelopes / 2 / max(self._last_rate[0], 1e-6)
-        return min(max(expected_s, LEAST_WAIT_S), self._settle_within_s)
+        return min(max(expected_s, LEAST_SETTLE_S), self._settle_within_s)
 
     def take(self, load: Load) -> None:
         """Count a batch as outstanding."""
