@@ -67,7 +67,7 @@ MUTANTS = {
             "bridge/duebridge/worker/decide.py",
             "decide",
             "Release(leased.id)",
-            "_fail(leased, outcome, terms)",
+            "_fail(leased, outcome, rules)",
         ),
     ),
     "dead_letter_acked_unconfirmed": Mutant(

@@ -21,7 +21,7 @@ from duebridge.worker.decide import (
 
 NOW_MS = 1_800_000_000_000
 POLICY = RetryPolicy(max_attempts=3, initial="1s", max="60s", jitter="none")
-TERMS = {
+RULES = {
     kind: RetryRules(POLICY, hold_ms=30_000, is_letter=kind == "letter")
     for kind in ("envelope", "letter")
 }
@@ -123,7 +123,7 @@ def test_decide_follows_the_table(
     outcome: str, target: str, flight: str, envelope: str, letter: str, kind: str
 ) -> None:
     expected = letter if kind == "letter" and letter != SAME else envelope
-    decision = decide(leased(flight), OUTCOMES[outcome], TERMS[kind], SITUATIONS[target])
+    decision = decide(leased(flight), OUTCOMES[outcome], RULES[kind], SITUATIONS[target])
     assert said(decision) == expected
 
 
@@ -140,8 +140,8 @@ def test_decide_never_buries_for_an_outage_and_never_a_dead_letter(
     outcome: str, flight: str, target: str
 ) -> None:
     found = {
-        kind: said(decide(leased(flight), OUTCOMES[outcome], terms, SITUATIONS[target]))
-        for kind, terms in TERMS.items()
+        kind: said(decide(leased(flight), OUTCOMES[outcome], rules, SITUATIONS[target]))
+        for kind, rules in RULES.items()
     }
     if outcome in ("replicas", "appended", "away") or (outcome, target) == ("silent", "up"):
         assert not found["envelope"].startswith("bury")
@@ -169,15 +169,15 @@ def test_decide_without_a_hold_buries_for_a_missing_target_only(
 
 
 def test_decide_without_a_hold_lets_a_dead_letter_back_off() -> None:
-    terms = AT_ONCE._replace(is_letter=True)
-    decision = decide(leased("third"), OUTCOMES["missing"], terms, SITUATIONS["up"])
+    rules = AT_ONCE._replace(is_letter=True)
+    decision = decide(leased("third"), OUTCOMES["missing"], rules, SITUATIONS["up"])
     assert said(decision) == "retry 16000 start"
 
 
 def test_decide_obeys_the_envelopes_own_max_attempts() -> None:
     failed, up = OUTCOMES["failed"], SITUATIONS["up"]
     own = {most: leased("worn", max_attempts=most) for most in (3, 4)}
-    found = [said(decide(own[most], failed, TERMS["envelope"], up)) for most in own]
+    found = [said(decide(own[most], failed, RULES["envelope"], up)) for most in own]
     assert found == ["bury attempts_exhausted counted", "retry 4000 end counted"]
 
 
@@ -194,7 +194,7 @@ def test_decide_obeys_the_envelopes_own_max_attempts() -> None:
 def test_set_aside_lasts_until_hold_ends_if_its_clock_runs(
     flight: str, clock: HoldClock, delay_ms: int
 ) -> None:
-    aside = set_aside(leased(flight), TERMS["envelope"], SITUATIONS["held"], clock, None)
+    aside = set_aside(leased(flight), RULES["envelope"], SITUATIONS["held"], clock, None)
     assert aside == SetAside(id="a", delay_ms=delay_ms, tag="targetup", clock=clock)
 
 

@@ -85,7 +85,7 @@ class Admission(NamedTuple):
 
 
 def admit(
-    lane: Lane, target: Target, claim: Claim, terms: RetryRules, now_ms: int, *, has_room: bool
+    lane: Lane, target: Target, claim: Claim, rules: RetryRules, now_ms: int, *, has_room: bool
 ) -> Admission:
     """Split claimed envelopes by target, and each group by the target's health and room.
 
@@ -100,8 +100,8 @@ def admit(
             room = window.left(claimants) if is_reserved else window.room(claimants)
             _admit_up(admission, health, some, load, room)
         else:
-            now = DeliveryContext(now_ms, health.tag)
-            _admit_held(admission, health, some, now, terms, may_probe=lane.may_probe(health))
+            context = DeliveryContext(now_ms, health.tag)
+            _admit_held(admission, health, some, context, rules, may_probe=lane.may_probe(health))
     return admission
 
 
@@ -131,14 +131,14 @@ def _admit_held(
     admission: Admission,
     health: TargetHealth,
     leased: list[LeasedEnvelope],
-    now: DeliveryContext,
-    terms: RetryRules,
+    context: DeliveryContext,
+    rules: RetryRules,
     *,
     may_probe: bool,
 ) -> None:
     """Give those past their hold a last try; else let one try the target when it is time."""
-    last_tries = [each for each in leased if is_past_hold(each, terms, now.now_ms)]
-    waiting = [each for each in leased if not is_past_hold(each, terms, now.now_ms)]
+    last_tries = [each for each in leased if is_past_hold(each, rules, context.now_ms)]
+    waiting = [each for each in leased if not is_past_hold(each, rules, context.now_ms)]
     tried, rest = _split(last_tries, health.window.room())
     aside = _until_room(health, rest)
     is_probe = may_probe and not tried and bool(waiting)
@@ -147,7 +147,7 @@ def _admit_held(
     if tried:
         admission.groups.append(TargetGroup(health, tried, load_of(tried), is_probe))
     clock: HoldClock = "start" if health.is_at_fault else "keep"
-    aside += [set_aside(each, terms, now, clock, None) for each in waiting]
+    aside += [set_aside(each, rules, context, clock, None) for each in waiting]
     if aside:
         admission.aside.append((health, aside))
 

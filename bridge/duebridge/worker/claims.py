@@ -89,11 +89,11 @@ class Claims:
         started_at: float,
     ) -> None:
         """Publish what there is room for, and set the rest aside."""
-        terms, now_ms = RetryRules.of(view.route), view.now_ms()
+        rules, now_ms = RetryRules.of(view.route), view.now_ms()
         with lane.lock:
             reservation.release()
             has_room = reservation.is_for_target
-            admission = admit(lane, view.target, claim, terms, now_ms, has_room=has_room)
+            admission = admit(lane, view.target, claim, rules, now_ms, has_room=has_room)
             outgoing = OutgoingBatch(admission.groups, is_suspect=reservation.is_suspect)
             batch = self._dispatcher.begin(view, lane, claim, outgoing, started_at)
         self._dispatcher.dispatch(batch, claim, admission.aside)

@@ -42,7 +42,7 @@ class DeliveryContext(NamedTuple):
 
 
 def decide(
-    leased: LeasedEnvelope, outcome: Outcome, terms: RetryRules, now: DeliveryContext
+    leased: LeasedEnvelope, outcome: Outcome, rules: RetryRules, context: DeliveryContext
 ) -> Decision:
     """Return the transition of an envelope that was not confirmed.
 
@@ -52,49 +52,49 @@ def decide(
         case Verdict.REJECTED:
             return _bury(leased.id, outcome, is_failure=True)
         case Verdict.FAILED:
-            return _fail(leased, outcome, terms)
-        case Verdict.TARGET_FAILED if not terms.is_letter and is_past_hold(
-            leased, terms, now.now_ms
+            return _fail(leased, outcome, rules)
+        case Verdict.TARGET_FAILED if not rules.is_letter and is_past_hold(
+            leased, rules, context.now_ms
         ):
             return _bury(leased.id, outcome, is_failure=False)
         case Verdict.TARGET_FAILED:
-            return _wait(leased, outcome, terms, now, "start")
+            return _wait(leased, outcome, rules, context, "start")
         case Verdict.TARGET_UNAVAILABLE | Verdict.DEFERRED:
-            return _wait(leased, outcome, terms, now, "keep")
-        case Verdict.INDETERMINATE if now.has_answered:
-            return _fail(leased, outcome, terms)
+            return _wait(leased, outcome, rules, context, "keep")
+        case Verdict.INDETERMINATE if context.has_answered:
+            return _fail(leased, outcome, rules)
         case Verdict.INDETERMINATE:
-            return _wait(leased, outcome, terms, now, "end")
+            return _wait(leased, outcome, rules, context, "end")
         case _:
             return Release(leased.id)
 
 
-def is_past_hold(leased: LeasedEnvelope, terms: RetryRules, now_ms: int) -> bool:
+def is_past_hold(leased: LeasedEnvelope, rules: RetryRules, now_ms: int) -> bool:
     """Whether an envelope has waited for `hold`, so that its next target failure buries it."""
     since = leased.flight.held_since_ms
-    return terms.hold_ms == 0 or bool(since and now_ms - since >= terms.hold_ms)
+    return rules.hold_ms == 0 or bool(since and now_ms - since >= rules.hold_ms)
 
 
-def hold_left_ms(leased: LeasedEnvelope, terms: RetryRules, now_ms: int) -> int:
+def hold_left_ms(leased: LeasedEnvelope, rules: RetryRules, now_ms: int) -> int:
     """Return ms until the end of `hold`, if its clock runs or starts now."""
     since = leased.flight.held_since_ms or now_ms
-    return max(0, since + terms.hold_ms - now_ms)
+    return max(0, since + rules.hold_ms - now_ms)
 
 
 def set_aside(
     leased: LeasedEnvelope,
-    terms: RetryRules,
-    now: DeliveryContext,
+    rules: RetryRules,
+    context: DeliveryContext,
     clock: HoldClock,
     outcome: Outcome | None,
 ) -> SetAside:
     """Set an envelope aside for its held target: until `hold` ends, if its clock runs."""
     runs = clock == "start" or (clock == "keep" and leased.flight.held_since_ms > 0)
-    left_ms = hold_left_ms(leased, terms, now.now_ms)
+    left_ms = hold_left_ms(leased, rules, context.now_ms)
     return SetAside(
         id=leased.id,
         delay_ms=left_ms if runs and left_ms else max(left_ms, SET_ASIDE_MS),
-        tag=now.tag,
+        tag=context.tag,
         clock=clock,
         is_unsure=outcome is not None and outcome.may_be_published,
         error="" if outcome is None else outcome.error,
@@ -104,31 +104,31 @@ def set_aside(
 def _wait(
     leased: LeasedEnvelope,
     outcome: Outcome,
-    terms: RetryRules,
-    now: DeliveryContext,
+    rules: RetryRules,
+    context: DeliveryContext,
     clock: HoldClock,
 ) -> Decision:
     """Wait for the target: set aside if it is held; else this envelope alone backs off."""
-    if now.is_held and not terms.is_letter:
-        return set_aside(leased, terms, now, clock, outcome)
-    delay_ms = round(1000 * PROBE_EVERY_S) if now.is_held else _backoff_ms(leased, terms)
-    if clock == "start" and not terms.is_letter:
-        delay_ms = min(delay_ms, hold_left_ms(leased, terms, now.now_ms))
+    if context.is_held and not rules.is_letter:
+        return set_aside(leased, rules, context, clock, outcome)
+    delay_ms = round(1000 * PROBE_EVERY_S) if context.is_held else _backoff_ms(leased, rules)
+    if clock == "start" and not rules.is_letter:
+        delay_ms = min(delay_ms, hold_left_ms(leased, rules, context.now_ms))
     return _retry(leased, outcome, delay_ms, is_failure=False, clock=clock)
 
 
-def _fail(leased: LeasedEnvelope, outcome: Outcome, terms: RetryRules) -> Decision:
-    allowed = leased.content.max_attempts or terms.retry.max_attempts
-    if not terms.is_letter and leased.flight.failures + 1 >= allowed:
+def _fail(leased: LeasedEnvelope, outcome: Outcome, rules: RetryRules) -> Decision:
+    allowed = leased.content.max_attempts or rules.retry.max_attempts
+    if not rules.is_letter and leased.flight.failures + 1 >= allowed:
         exhausted = msgspec.structs.replace(outcome, reason=Reason.ATTEMPTS_EXHAUSTED)
         return _bury(leased.id, exhausted, is_failure=True)
-    delay_ms = _backoff_ms(leased, terms)
+    delay_ms = _backoff_ms(leased, rules)
     return _retry(leased, outcome, delay_ms, is_failure=True, clock="end")
 
 
-def _backoff_ms(leased: LeasedEnvelope, terms: RetryRules) -> int:
+def _backoff_ms(leased: LeasedEnvelope, rules: RetryRules) -> int:
     flight = leased.flight
-    return retry_delay_ms(terms.retry, flight.letters if terms.is_letter else flight.retries)
+    return retry_delay_ms(rules.retry, flight.letters if rules.is_letter else flight.retries)
 
 
 def _retry(

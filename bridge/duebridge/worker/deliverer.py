@@ -139,14 +139,14 @@ class Deliverer:
         lane.judge(health, outcomes, started_at)
         if all(outcome.verdict is Verdict.CONFIRMED for outcome in outcomes):
             return []
-        terms = RetryRules.of(batch.view.route, is_letter=batch.is_letter)
+        rules = RetryRules.of(batch.view.route, is_letter=batch.is_letter)
         is_held = health.mode != "up"
         later = started_at + lane.settings.publish_deadline / 2000
         return [
             decide(
                 leased,
                 outcome,
-                terms,
+                rules,
                 DeliveryContext(
                     now_ms, health.tag, is_held, health.answered_since(later, outcome.part)
                 ),
