@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- watch.lua: take, keep or give up the shard's watch: the one worker that has it exports the shard's gauges.
+-- watch.lua: take, keep or give up the shard's gauge lease: the one worker that has it exports the gauges.
 --
 -- ARGV[4]  the worker
--- ARGV[5]  ms that it has the watch from now on; 0 gives it up
--- Returns  {poll, ms until the watch of whoever has it ends, 1 if that is this worker}
+-- ARGV[5]  ms that it has the lease from now on; 0 gives it up
+-- Returns  {poll, ms until the lease of whoever has it ends, 1 if that is this worker}
 -- @include prelude master life renewed poll
 
 local worker, keep_ms = ARGV[4], tonumber(ARGV[5])

@@ -72,7 +72,7 @@ def build_floor(connection: Connection) -> Callable[..., Floor]:
     """Return a maker of floors: `worker` settings, and what to change in route `r`."""
 
     def build(
-        worker: dict[str, Any] | None = None, *, is_watched: bool = False, **route: Any
+        worker: dict[str, Any] | None = None, *, exports_gauges: bool = False, **route: Any
     ) -> Floor:
         plain = {
             "target": {"broker": "memory", "topic": "t"},
@@ -81,7 +81,9 @@ def build_floor(connection: Connection) -> Callable[..., Floor]:
         }
         routes = {"r": {**plain, **route}, "other": {"target": {"broker": "memory", "topic": "o"}}}
         config = memory_config(routes, worker=worker or {})
-        return Floor(connection, f"test-{secrets.token_hex(6)}", config, is_watched=is_watched)
+        return Floor(
+            connection, f"test-{secrets.token_hex(6)}", config, exports_gauges=exports_gauges
+        )
 
     return build
 

@@ -33,7 +33,12 @@ class Floor:
     """Everything of one worker process; one broker in memory stands for all of the routes."""
 
     def __init__(
-        self, connection: Connection, namespace: str, config: Config, *, is_watched: bool = False
+        self,
+        connection: Connection,
+        namespace: str,
+        config: Config,
+        *,
+        exports_gauges: bool = False,
     ) -> None:
         self.elapsed_ms = 0
         self.config = config
@@ -42,7 +47,7 @@ class Floor:
         self.stores = {name: self._store(connection, namespace, name) for name in config.routes}
         self.views = {
             name: ShardView(
-                route, self.stores[name], self.monotonic, watcher="floor" if is_watched else ""
+                route, self.stores[name], self.monotonic, exporter="floor" if exports_gauges else ""
             )
             for name, route in config.routes.items()
         }

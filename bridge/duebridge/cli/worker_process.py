@@ -80,8 +80,8 @@ def open_parts(config: Config, options: ProcessOptions, stack: ExitStack) -> Pro
     connection.actor = ""  # what a worker does is nobody's command
     connection.observe = observe_store_call
     port, tracing = options.health_port, stack.enter_context(traced_process())
-    is_watched = port is not None
-    runner = Runner(for_lanes, connection, publishers, is_watched=is_watched, tracing=tracing)
+    exports = port is not None
+    runner = Runner(for_lanes, connection, publishers, exports_gauges=exports, tracing=tracing)
     intakes = IntakeRunner(config, connection, options.intakes, tracing=tracing)
     if port is not None:
         serve_health(runner, intakes, connection, port, stack)

@@ -385,7 +385,7 @@ class DelayStore(ColdCalls, DividedShard):
         return bool(read_reply(self._run("note", name, value, how, lease), NoteReply).did)
 
     def watch(self, worker: str, keep_ms: int) -> WatchReply:
-        """Take or keep the shard's watch for `keep_ms`; 0 gives it up.
+        """Take or keep the shard's gauge lease for `keep_ms`; 0 gives it up.
 
         One worker has it at a time. The reply says whether that is the caller.
         """

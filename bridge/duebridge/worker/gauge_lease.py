@@ -1,6 +1,6 @@
 """Elects the one worker that exports a shard's gauges, so that sums over workers are right.
 
-The gauge lease is in the store (`lua/watch.lua`). A worker that dies loses it after `WATCH_MS`, and
+The gauge lease is in the store (`lua/watch.lua`). A worker that dies loses it after `LEASE_MS`, and
 another one takes it. By its own clock a worker has it no longer than the store says.
 """
 
@@ -12,8 +12,8 @@ from duebridge.errors import StoreError
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.poll import Poll
 
-WATCH_MS = 15_000
-WATCH_EVERY_S = 5.0
+LEASE_MS = 15_000
+RENEW_EVERY_S = 5.0
 
 
 class GaugeLease:
@@ -45,9 +45,9 @@ class GaugeLease:
         raised.
         """
         began = self._monotonic()
-        self.due_at = began + WATCH_EVERY_S
+        self.due_at = began + RENEW_EVERY_S
         try:
-            reply = store.watch(self._worker, WATCH_MS)
+            reply = store.watch(self._worker, LEASE_MS)
         except StoreError:
             return None
         left_s = reply.left_ms / 1000
@@ -55,7 +55,7 @@ class GaugeLease:
             self._held_until = began + left_s
         else:
             self._held_until = -inf
-            self.due_at = began + min(WATCH_EVERY_S, left_s)
+            self.due_at = began + min(RENEW_EVERY_S, left_s)
         return reply.poll
 
     def give_up(self, store: DelayStore) -> None:

@@ -48,16 +48,16 @@ class Runner:
         connection: Connection,
         publishers: Mapping[str, Publisher],
         *,
-        is_watched: bool = False,
+        exports_gauges: bool = False,
         tracing: Tracing | None = None,
     ) -> None:
         """Check the store and open the routes in it; raises `StoreUnfit` or `StoreUnavailable`.
 
-        `is_watched` also collects the statistics that only gauges need.
+        `exports_gauges` also collects the statistics that only gauges need.
         """
         self._config = config
         self._connection = connection
-        self._watcher = secrets.token_hex(8) if is_watched else ""
+        self._exporter = secrets.token_hex(8) if exports_gauges else ""
         self._check_fitness(config, REPEAT_FOR_S)
         connection.load_scripts(REPEAT_FOR_S)
         self.lanes = {name: self._lane(name, each) for name, each in publishers.items()}
@@ -87,7 +87,7 @@ class Runner:
             route,
             settle_for_s=route.lease / 1000 / 2,
         )
-        return [ShardView(route, store, watcher=self._watcher) for store in stores.shards]
+        return [ShardView(route, store, exporter=self._exporter) for store in stores.shards]
 
     def _open_soon(self, route: Route) -> list[ShardView]:
         """Open a route of a new configuration; raises `StoreUnavailable` if that takes long.

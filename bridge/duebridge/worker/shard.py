@@ -56,9 +56,9 @@ class ShardView:
         store: DelayStore,
         monotonic: Callable[[], float] = time.monotonic,
         *,
-        watcher: str = "",
+        exporter: str = "",
     ) -> None:
-        """`watcher` names the process where its gauges are collected; empty: they are not."""
+        """`exporter` names this process if it exports gauges; empty: it does not."""
         self.route = route
         self.target: Target = route.target
         self.store = store
@@ -66,7 +66,7 @@ class ShardView:
         self.dead_letter = route.dead_letter
         self.poll = Poll(0, *[0] * 6, *[NONE] * 7)
         self.stats: Stats | None = None  # the latest statistics, if gauges are collected
-        self.gauge_lease = GaugeLease(watcher, monotonic)
+        self.gauge_lease = GaugeLease(exporter, monotonic)
         self.aside = AsideCount()  # counted while this worker has the lease of the gauges
         self.has_backlog = False  # the latest promotion moved `BACKLOG` envelopes or more
         self.is_unreadable = False  # a record requires a newer duebridge
@@ -81,7 +81,7 @@ class ShardView:
         self._monotonic = monotonic
         self._clock = StoreClock(0, -POLL_EVERY_S)
         self._must_poll = True
-        self._stats_at = -inf if watcher else inf
+        self._stats_at = -inf if exporter else inf
         self._unreachable_since: float | None = None
         self._poll_at = 0.0
         self._pause_s = FIRST_PAUSE_S
@@ -193,8 +193,8 @@ class ShardView:
     def refresh(self) -> None:
         """Poll the store if the latest poll is stale; raises `StoreUnavailable`.
 
-        Statistics include a poll, and so does the watch; a busy shard, which needs no poll, fetches
-        them separately.
+        Statistics include a poll, and so does the gauge lease; a busy shard, which needs no poll,
+        fetches them separately.
         """
         now = self._monotonic()
         is_old = self._must_poll or now - self._clock.read_at >= POLL_EVERY_S

@@ -60,7 +60,7 @@ def test_run_with_a_health_port_tells_what_soon_will_be_due(duebridge: Command) 
         _, text = fetch(port, "/metrics")
         assert 'duebridge_store_call_seconds_count{script="stats"}' in text
         within = 'duebridge_due_within{route="reminders",shard="0",window="60s"} 1.0'
-        wait_until(lambda: within in fetch(port, "/metrics")[1], "the watch over the shard")
+        wait_until(lambda: within in fetch(port, "/metrics")[1], "the gauge lease of the shard")
         memory = "duebridge_store_memory_used_bytes "
         wait_until(lambda: memory in fetch(port, "/metrics")[1], "a sight")
         assert worker.end() == 0

@@ -11,7 +11,7 @@ from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
-from duebridge.worker.gauge_lease import WATCH_EVERY_S, WATCH_MS
+from duebridge.worker.gauge_lease import LEASE_MS, RENEW_EVERY_S
 from duebridge.worker.process import Runner
 from duebridge.worker.reporting.gauges import register
 from duebridge.worker.shard import ShardView
@@ -22,7 +22,7 @@ from tests.support.servers import wait_until
 SHARD = {"route": "r", "shard": "0"}
 PENDING = ("duebridge_envelopes", {**SHARD, "state": "pending"})
 AGE = ("duebridge_oldest_due_age_seconds", SHARD)
-EVERY_MS = round(1000 * WATCH_EVERY_S)
+EVERY_MS = round(1000 * RENEW_EVERY_S)
 
 
 class Process:
@@ -30,7 +30,7 @@ class Process:
 
     def __init__(self, floor: Floor, name: str) -> None:
         route = floor.config.routes["r"]
-        self.view = ShardView(route, floor.stores["r"], floor.monotonic, watcher=name)
+        self.view = ShardView(route, floor.stores["r"], floor.monotonic, exporter=name)
         self.registry = CollectorRegistry()
         register(lambda: [self.view], [floor.lane], registry=self.registry)
 
@@ -40,7 +40,7 @@ class Process:
 
 @pytest.fixture
 def processes(floor: Floor) -> list[Process]:
-    """Two workers that serve the shard; the first has its watch."""
+    """Two workers that serve the shard; the first has its gauge lease."""
     both = [Process(floor, "one"), Process(floor, "two")]
     floor.schedule("a", "b", delay="1h")
     turn_for(floor, both, 2000)
@@ -74,7 +74,7 @@ def test_worker_that_dies_is_followed_by_another_within_the_lease(
     floor: Floor, processes: list[Process]
 ) -> None:
     second = processes[1:]
-    turn_for(floor, second, WATCH_MS - 3000)
+    turn_for(floor, second, LEASE_MS - 3000)
     assert pending(second) == [None]
     turn_for(floor, second, 3000 + 1000)
     assert pending(processes) == [None, 2]
@@ -95,7 +95,7 @@ def test_worker_that_stops_is_followed_by_another_at_once(
 def test_worker_cut_off_exports_nothing_once_another_may(
     floor: Floor, processes: list[Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    floor.advance(WATCH_MS - 3000)
+    floor.advance(LEASE_MS - 3000)
     assert pending(processes) == [2, None]
     floor.advance(3000)
     assert pending(processes) == [None, None]
@@ -103,7 +103,7 @@ def test_worker_cut_off_exports_nothing_once_another_may(
 
 
 @pytest.mark.parametrize("error", [StoreError("denied"), StoreUnavailable("MISCONF")])
-def test_store_that_refuses_the_watch_is_polled_all_the_same(
+def test_store_that_refuses_the_gauge_lease_is_polled_all_the_same(
     floor: Floor,
     processes: list[Process],
     monkeypatch: pytest.MonkeyPatch,
@@ -114,7 +114,7 @@ def test_store_that_refuses_the_watch_is_polled_all_the_same(
 
     monkeypatch.setattr(DelayStore, "watch", refuse)
     floor.schedule("c", delay="1h")
-    turn_for(floor, processes, WATCH_MS + 5000)
+    turn_for(floor, processes, LEASE_MS + 5000)
     assert pending(processes) == [None, None]
     assert [each.view.poll.pending for each in processes] == [3, 3]
     assert all(each.view.is_heard for each in processes)
@@ -122,23 +122,23 @@ def test_store_that_refuses_the_watch_is_polled_all_the_same(
 
 def test_worker_without_gauges_never_asks(build_floor: Callable[..., Floor]) -> None:
     floor = build_floor()
-    unwatched = Process(floor, "")
-    turn_for(floor, [unwatched], 7000)
+    unnamed = Process(floor, "")
+    turn_for(floor, [unnamed], 7000)
     other = Process(floor, "two")
     turn_for(floor, [other], 2000)
-    assert (unwatched.view.gauge_lease.is_held, other.view.gauge_lease.is_held) == (False, True)
+    assert (unnamed.view.gauge_lease.is_held, other.view.gauge_lease.is_held) == (False, True)
 
 
-def test_process_that_drains_leaves_its_watches_to_the_next(
+def test_process_that_drains_leaves_its_gauge_leases_to_the_next(
     embedded: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duebridge.worker.drain.GIVE_UP_WITHIN_S", 30.0)
     works = Works(f"embedded:{embedded}", {"r": "a/t"})
-    works.runner = Runner(works.config, works.connection, works.publishers, is_watched=True)
+    works.runner = Runner(works.config, works.connection, works.publishers, exports_gauges=True)
     with started(works):
         [view] = works.runner.views()
-        wait_until(lambda: view.gauge_lease.is_held, "the watch")
+        wait_until(lambda: view.gauge_lease.is_held, "the gauge lease")
     with closing(open_connection(works.url)) as connection:
         route = works.config.routes["r"]
         store = RouteStore.open(connection, works.namespace, route).shards[0]
-        assert store.watch("another", WATCH_MS).is_mine
+        assert store.watch("another", LEASE_MS).is_mine

@@ -27,7 +27,7 @@ Get = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def floor(build_floor: Callable[..., Floor]) -> Floor:
-    return build_floor(is_watched=True)
+    return build_floor(exports_gauges=True)
 
 
 @pytest.fixture

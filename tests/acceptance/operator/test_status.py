@@ -180,7 +180,7 @@ def test_metrics_of_an_own_target_that_is_held_leave_its_route_well(
 def test_what_waits_for_each_held_target_is_counted_apart(
     build_floor: Callable[..., Floor], connection: Connection
 ) -> None:
-    floor = build_floor(is_watched=True, allow_targets=[{"broker": "memory", "topic": "*"}])
+    floor = build_floor(exports_gauges=True, allow_targets=[{"broker": "memory", "topic": "*"}])
     registry = CollectorRegistry()
     register(lambda: floor.worker.views, [floor.lane], registry=registry)
     floor.publisher.script(lambda of: MISSING if "gone" in str(of.target.topic) else CONFIRMED)
@@ -222,7 +222,7 @@ def test_metrics_of_a_held_dead_letter_target_say_so(floor: Floor) -> None:
 def test_metrics_count_the_letters_that_their_target_rejects(
     build_floor: Callable[..., Floor],
 ) -> None:
-    floor = build_floor(is_watched=True)
+    floor = build_floor(exports_gauges=True)
     registry = CollectorRegistry()
     register(lambda: floor.worker.views, [floor.lane], registry=registry)
     refused = Outcome(Verdict.REJECTED, error_class="TooLarge", error_message="x")

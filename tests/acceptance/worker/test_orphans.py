@@ -143,7 +143,7 @@ def test_look_without_a_retry_asks_the_store_nothing(
 def test_look_is_for_the_process_that_has_the_gauge_lease(
     build_floor: Callable[..., Floor], connection: Connection, calls: Counter[str]
 ) -> None:
-    floor = build_floor(is_watched=True)
+    floor = build_floor(exports_gauges=True)
     floor.publisher.script(lambda _: MISSING)
     floor.schedule("a")
     floor.turn(1000)

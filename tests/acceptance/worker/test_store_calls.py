@@ -19,8 +19,8 @@ ACK_EVERY_MS = 20
 
 
 @pytest.fixture
-def watched(build_floor: Callable[..., Floor]) -> Floor:
-    return build_floor(is_watched=True)
+def exporting(build_floor: Callable[..., Floor]) -> Floor:
+    return build_floor(exports_gauges=True)
 
 
 def schedule_every(floor: Floor, step_ms: int, count: int) -> list[str]:
@@ -104,43 +104,45 @@ def test_idle_worker_asks_next_once_a_second_and_nothing_else(
     assert calls == {"next": 10 * len(floor.views)}
 
 
-def test_idle_worker_that_is_watched_makes_no_call_more(
-    watched: Floor, calls: Counter[str]
+def test_idle_worker_that_exports_gauges_makes_no_call_more(
+    exporting: Floor, calls: Counter[str]
 ) -> None:
-    watched.schedule("later", delay="1h")
-    watched.turn()
-    watched.turn(1000)
+    exporting.schedule("later", delay="1h")
+    exporting.turn()
+    exporting.turn(1000)
     calls.clear()
-    run_for(watched, 10_000)
-    views = len(watched.views)
+    run_for(exporting, 10_000)
+    views = len(exporting.views)
     assert calls == {"next": 6 * views, "stats": 2 * views, "watch": 2 * views}
 
 
-def test_look_waits_for_the_poll_whose_place_it_takes(watched: Floor, calls: Counter[str]) -> None:
-    view = watched.views["r"]
+def test_look_waits_for_the_poll_whose_place_it_takes(
+    exporting: Floor, calls: Counter[str]
+) -> None:
+    view = exporting.views["r"]
     view.refresh()
-    watched.advance(1000)
+    exporting.advance(1000)
     view.refresh()
-    watched.advance(3600)
+    exporting.advance(3600)
     view.update(view.store.next())
     calls.clear()
-    watched.advance(400)
+    exporting.advance(400)
     view.refresh()
     assert calls == {}
-    watched.advance(600)
+    exporting.advance(600)
     view.refresh()
     assert calls == {"stats": 1}
 
 
-def test_busy_worker_that_is_watched_looks_every_few_seconds(
-    watched: Floor, calls: Counter[str]
+def test_busy_worker_that_exports_gauges_looks_every_few_seconds(
+    exporting: Floor, calls: Counter[str]
 ) -> None:
-    schedule_every(watched, 100, 200)
-    del watched.views["other"]
-    watched.worker = watched.new_worker()
-    watched.turn(900)
+    schedule_every(exporting, 100, 200)
+    del exporting.views["other"]
+    exporting.worker = exporting.new_worker()
+    exporting.turn(900)
     calls.clear()
-    run_for(watched, 18_000)
+    run_for(exporting, 18_000)
     assert calls["claim"] > 100
     assert calls["stats"] == 3
 

@@ -1,4 +1,4 @@
-"""One worker at a time has a shard's watch: a lease that another takes when it has ended."""
+"""One worker at a time has a shard's gauge lease: another takes it when it has ended."""
 
 import pytest
 
@@ -9,7 +9,7 @@ KEEP_MS = 15_000
 
 
 def asked(desk: Desk, worker: str, keep_ms: int = KEEP_MS) -> tuple[int, int]:
-    """How long the watch of whoever has it lasts, and whether that is `worker`."""
+    """How long the lease of whoever has it lasts, and whether that is `worker`."""
     reply = desk.store.watch(worker, keep_ms)
     assert reply.poll == desk.store.next()
     return reply.left_ms, reply.is_mine

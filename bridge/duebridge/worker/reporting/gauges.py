@@ -1,8 +1,8 @@
 """Exports the state of shards, lanes and store as gauges; labels contain no ids.
 
 A scrape reads the latest poll and statistics and makes no store call. What a shard holds is
-exported by the one worker that has its watch (`duebridge.worker.gauge_lease`), so that sums over
-workers are right; how each worker sees a shard, by each: aggregate that by maximum.
+exported by the one worker that has its gauge lease (`duebridge.worker.gauge_lease`), so that sums
+over workers are right; how each worker sees a shard, by each: aggregate that by maximum.
 """
 
 from collections import Counter
@@ -55,14 +55,14 @@ VIEW_GAUGES = (
     ShardGauge(
         "duebridge_unreadable", "1: records need a newer worker", lambda of: of.is_unreadable
     ),
-    # Of each worker: a page rests on it, and must not wait for another to have the watch.
+    # Of each worker: a page rests on it, and must not wait for another to have the gauge lease.
     ShardGauge(
         "duebridge_oldest_due_age_seconds",
         "Age of the oldest due envelope",
         _oldest_due_age_s,
     ),
 )
-WATCH_GAUGES = (
+LEASED_GAUGES = (
     ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
     ShardGauge(
         "duebridge_letters_rejected",
@@ -104,10 +104,10 @@ class ShardCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the gauge families."""
         views = [(view, _labels(view)) for view in self._views()]
-        watched = [(view, labels) for view, labels in views if view.gauge_lease.is_held]
+        leased = [(view, labels) for view, labels in views if view.gauge_lease.is_held]
         yield from _of_shards(VIEW_GAUGES, views)
-        yield from _of_shards(WATCH_GAUGES, watched)
-        yield from _counts(watched)
+        yield from _of_shards(LEASED_GAUGES, leased)
+        yield from _counts(leased)
         yield from self._of_lanes()
         yield from _held(views, self._lanes)
         yield from _of_store(self._monitor)
