@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from duebridge.envelope import Target
+from duebridge.headers import dead_letter_headers, delivery_headers
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
+from duebridge.receipt import shown_id
 from duebridge.store.wire.leases import Claim, DamagedEnvelope, LeasedEnvelope
 from duebridge.store.wire.record import decoded_size
 from duebridge.store.wire.transitions import NO_TAG, HoldClock, SetAside
@@ -12,7 +14,6 @@ from duebridge.worker.decide import DeliveryContext, RetryRules, is_past_hold, s
 from duebridge.worker.lanes.lane import Lane, OutgoingBatch, TargetGroup
 from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.lanes.window import Load
-from duebridge.worker.messages import damaged_letter, dead_letter, delivery
 from duebridge.worker.shard import ShardView
 
 
@@ -69,6 +70,35 @@ class Batch(NamedTuple):
             *(dead_letter(leased, route, own, letters) for leased in self.leased),
             *(damaged_letter(damaged, route, own, letters) for damaged in self.damaged),
         ]
+
+
+def delivery(leased: LeasedEnvelope, route: str, target: Target) -> Delivery:
+    """Return the delivery of an envelope, with the bridge's headers."""
+    content = leased.content
+    headers = delivery_headers(leased, route)
+    return Delivery(leased.id, target, content.body, content.key, headers, content.properties)
+
+
+def dead_letter(leased: LeasedEnvelope, route: str, target: Target, letters: Target) -> Delivery:
+    """Return the original message to `letters`, plus `x-dlq-*` headers that say why it is dead."""
+    content = leased.content
+    headers = dead_letter_headers(leased, route, content.target or target)
+    return Delivery(leased.id, letters, content.body, content.key, headers, content.properties)
+
+
+def damaged_letter(
+    damaged: DamagedEnvelope, route: str, target: Target, letters: Target
+) -> Delivery:
+    """Return a dead letter whose body is the raw, unreadable record, for manual inspection."""
+    headers = (
+        ("x-message-id", shown_id(damaged.id)),
+        ("x-dlq-reason", Reason.POISON.word),
+        ("x-dlq-error-class", type(damaged.error).__name__),
+        ("x-dlq-error-message", str(damaged.error)),
+        ("x-dlq-route", route),
+        ("x-dlq-target", str(target)),
+    )
+    return Delivery(damaged.id, letters, damaged.data, headers=headers)
 
 
 def of_another_broker(target: Target, broker: str) -> Outcome:
