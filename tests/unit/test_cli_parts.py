@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from duebridge import errors, jsonl
 from duebridge.cli import jsonl as cli_jsonl
+from duebridge.cli.commands.dead.settling import RateLimiter, parse_rate
 from duebridge.cli.commands.doctor import exit_code_of
-from duebridge.cli.dead.settling import RateLimiter, parse_rate
 from duebridge.cli.exits import exit_code, finish, run_guarded
 from duebridge.cli.jsonl import Line, read_batches
 from duebridge.config.fields import parse_size_bytes

@@ -26,18 +26,18 @@ class DeadGroup(LazyGroup):
 
     specs: ClassVar[Mapping[str, CommandSpec]] = {
         "ls": _command(
-            "dead:ls",
+            "dead.verbs:ls",
             "List the dead envelopes of a route, and why.",
             "duebridge dead ls reminders --reason unroutable --limit 20",
         ),
         "show": _command(
-            "dead:show",
+            "dead.verbs:show",
             "Show everything known of one dead envelope.",
             "duebridge dead show reminders order-42 --body",
             no="it is not dead",
         ),
         "replay": _command(
-            "dead:replay",
+            "dead.verbs:replay",
             "Schedule dead envelopes again.",
             "duebridge dead replay reminders order-42 order-43",
             "duebridge dead replay reminders --reason unroutable --dry-run",
@@ -46,13 +46,13 @@ class DeadGroup(LazyGroup):
             no="an id is unknown, in flight, or not dead",
         ),
         "shunt": _command(
-            "dead:shunt",
+            "dead.verbs:shunt",
             "Try dead letters again that their target rejected.",
             "duebridge dead shunt reminders",
             no="there is none",
         ),
         "drop": _command(
-            "dead:drop",
+            "dead.verbs:drop",
             "Delete dead envelopes for good.",
             "duebridge dead drop reminders order-42",
             "duebridge dead drop reminders --before 30d --yes",

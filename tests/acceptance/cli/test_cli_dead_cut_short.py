@@ -7,8 +7,8 @@ import pytest
 
 from duebridge.admin.dead import ANY_DEAD
 from duebridge.admin.operator import Operator
-from duebridge.cli.dead.selection import DeadSelection
-from duebridge.cli.dead.settling import RateLimiter, SettlePlan, carry_out
+from duebridge.cli.commands.dead.selection import DeadSelection
+from duebridge.cli.commands.dead.settling import RateLimiter, SettlePlan, carry_out
 from duebridge.cli.output import Output
 from duebridge.config.load import load_config
 from duebridge.store.routing import RouteStore

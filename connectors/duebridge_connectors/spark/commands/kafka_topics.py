@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from duebridge.cli.dead.selection import complete_reason
+from duebridge.cli.commands.dead.selection import complete_reason
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption
 from duebridge.cli.session import ConfigOption, actor_name

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
-from duebridge.cli.dead.selection import (
+from duebridge.cli.commands.dead.selection import (
     DeadSelection,
     FilterOptions,
     SettleOptions,
     expand_options,
 )
-from duebridge.cli.dead.settling import (
+from duebridge.cli.commands.dead.settling import (
     RateLimiter,
     SettleBatch,
     SettlePlan,
@@ -21,6 +20,7 @@ from duebridge.cli.dead.settling import (
     carry_out,
     parse_rate,
 )
+from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
 from duebridge.cli.exits import finish
 from duebridge.cli.instants import DURATIONS
 from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table

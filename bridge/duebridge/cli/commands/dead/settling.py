@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from duebridge.cli.dead.selection import DeadSelection
+from duebridge.cli.commands.dead.selection import DeadSelection
 from duebridge.cli.exits import finish
 from duebridge.cli.output import (
     STDERR,

@@ -1,0 +1,1 @@
+"""`duebridge dead`: its verbs, and how they select and settle dead envelopes."""

@@ -1,1 +1,0 @@
-"""Selects and settles dead letters for the `dead` commands."""
