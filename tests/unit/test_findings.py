@@ -9,8 +9,8 @@ import pytest
 
 from duebridge.admin.checks import broker_checks as examination
 from duebridge.admin.checks.broker_checks import destinations_of, examine_brokers
-from duebridge.admin.checks.doctor import CLUSTER_SHARD_PENDING, route_findings
 from duebridge.admin.checks.drain_check import DrainCheck, Leftover, count_drainable, leftovers
+from duebridge.admin.checks.route_checks import CLUSTER_SHARD_PENDING, route_findings
 from duebridge.admin.held import HeldStats, held_of, stopped_lanes
 from duebridge.admin.operator import RouteStats
 from duebridge.config.models import Config

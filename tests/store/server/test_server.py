@@ -10,7 +10,7 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-from duebridge.admin.checks.doctor import check_fit, vital_findings
+from duebridge.admin.checks.store_checks import check_fit, vital_findings
 from duebridge.config.fields import checked_name
 from duebridge.config.load import load_config_text
 from duebridge.envelope import Envelope

@@ -83,7 +83,8 @@ def exit_code_of(findings: Iterable[Finding]) -> int:
 
 
 def _examine_store(config: "Config", checks: "Sequence[Check]") -> list[Finding]:
-    from duebridge.admin.checks.doctor import check_store, store_failure
+    from duebridge.admin.checks.doctor import check_store
+    from duebridge.admin.checks.store_checks import store_failure
 
     try:
         with opened_store(config) as connection:
