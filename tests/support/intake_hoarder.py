@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 
 from duebridge.config.load import load_config
 from duebridge.intake.process import IntakeRunner
-from duebridge.interpreter import tuned_gc
+from duebridge.runtime import tuned_gc
 from duebridge.store.server.connection import Connection, Reply, open_connection
 from duebridge.store.server.scripts import Script
 

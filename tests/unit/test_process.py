@@ -10,8 +10,8 @@ from contextlib import suppress
 import pytest
 
 from duebridge.errors import ConfigError
-from duebridge.interpreter import SWITCH_S, THRESHOLDS, short_turns, tuned_gc
 from duebridge.ports.tls import TlsFiles, client_context, hinted
+from duebridge.runtime import SWITCH_S, THRESHOLDS, short_turns, tuned_gc
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 
 PROGRAM = """\

@@ -14,8 +14,8 @@ from duebridge.bench.stage import ROUTE, WARM_UP, Stage, bodies
 from duebridge.errors import StoreError
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.process import IntakeRunner
-from duebridge.interpreter import short_turns, tuned_gc
 from duebridge.ports.baseline import BareConsumer
+from duebridge.runtime import short_turns, tuned_gc
 
 SECTION = "intakes"
 BARE, INTAKE, RATIO = "bare consumer", "intake", "intake / bare"

@@ -12,9 +12,9 @@ from duebridge.config.load import resolved_broker, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import StoreError
-from duebridge.interpreter import tuned_gc
 from duebridge.ports.baseline import HEADERS, BareConsumer, BaselineClient
 from duebridge.ports.publisher import Delivery, Publisher
+from duebridge.runtime import tuned_gc
 from duebridge.store.batching import batches
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard, epochs_key, routes_key

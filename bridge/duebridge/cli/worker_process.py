@@ -18,7 +18,7 @@ from duebridge.config.broker_access import open_publishers
 from duebridge.config.models import Config
 from duebridge.errors import BridgeError, ConfigError
 from duebridge.intake.process import IntakeRunner
-from duebridge.interpreter import short_turns, tuned_gc
+from duebridge.runtime import short_turns, tuned_gc
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.workers import Workers
 from duebridge.telemetry.metrics import observe_store_call

@@ -18,7 +18,6 @@ from threading import Event
 
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError, StoreError
-from duebridge.intake.aside import begin_aside
 from duebridge.intake.intake_store import IntakeStore
 from duebridge.intake.kept import kept
 from duebridge.intake.letters import LetterBox, LettersHeld
@@ -27,6 +26,7 @@ from duebridge.intake.requests import RefusedMessage, Rules
 from duebridge.intake.unsettled_batch import UnsettledBatch
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
+from duebridge.runtime import in_background
 from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.worker.lanes.outage import Outage
@@ -169,7 +169,7 @@ class IntakeLoop:
     def _store(self, batch: UnsettledBatch) -> None:
         if not batch.calls:  # its letters are held
             return
-        storing = begin_aside(partial(self._carry_out, batch), f"intake-{self.name}-store")
+        storing = in_background(partial(self._carry_out, batch), f"intake-{self.name}-store")
         try:
             if self._settle_stored() and self._next is None and self._may_run_ahead(batch):
                 self._next = self._take_in(0.0)

@@ -1,6 +1,5 @@
 """Examines every broker and source in use by its type, all at once; each has a time limit."""
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import Destination, Finding, FindingSubject, failure
 from duebridge.ports.discovery import ClientMissing
+from duebridge.runtime import in_background
 
 DEADLINE_S = 5.0
 GRACE_S = 2.0  # beyond it: a name that resolves slowly, a client that ends slowly
@@ -31,7 +31,9 @@ class Examination(NamedTuple):
 def examine_brokers(config: Config, deadline_s: float = DEADLINE_S) -> list[Finding]:
     """Return the findings of all brokers and intakes in use, one by one. Raises nothing."""
     examinations = [*_of_targets(config, deadline_s), *_of_sources(config, deadline_s)]
-    begun = [(each.place, _begin(each)) for each in examinations]
+    begun = [
+        (each.place, in_background(each.run, f"examine-{each.place}")) for each in examinations
+    ]
     give_up_at = time.monotonic() + deadline_s + GRACE_S
     found: list[Finding] = []
     for place, future in begun:
@@ -74,20 +76,6 @@ def _is_glob(target: Target) -> bool:
     return any(_GLOB & set(value) for _, value in target.fields)
 
 
-def _begin(examination: Examination) -> "Future[list[Finding]]":
-    future: Future[list[Finding]] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(examination.run())
-        except Exception as error:
-            future.set_exception(error)
-
-    # A daemon: a check that hangs must not keep the process.
-    threading.Thread(target=run, name=f"examine-{examination.place}", daemon=True).start()
-    return future
-
-
 def _examine(
     config: Config, broker: str, destinations: list[Destination], deadline_s: float
 ) -> list[Finding]:
@@ -115,7 +103,7 @@ def _end(place: str, future: "Future[list[Finding]]", within_s: float) -> list[F
         texts = [line.removeprefix(place).lstrip(":. ") for line in str(error).splitlines()]
         remedy = "fix the settings of this broker"
         return [failure(FindingSubject.CONFIG, place, text, remedy) for text in texts]
-    except Exception as error:  # a connector's defect must not hide the findings of others
+    except (Exception, SystemExit) as error:  # a defect must not hide the findings of others
         text = f"it could not be examined: {type(error).__name__}"
         return [
             failure(FindingSubject.BROKER, place, text, "this is a defect of duebridge: report it")

@@ -31,7 +31,7 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
         remedy = "pip install 'duebridge[http]'"
         raise ConfigError(f"serve: package {error.name} is not installed: {remedy}") from error
     from duebridge.config.load import resolved_tokens
-    from duebridge.interpreter import tuned_gc
+    from duebridge.runtime import tuned_gc
     from duebridge.store.server.connection import REPEAT_FOR_S
     from duebridge.store.server.fitness import check_fitness
     from duebridge.telemetry.metrics import observe_store_call

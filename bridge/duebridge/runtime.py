@@ -1,13 +1,21 @@
-"""Settings of Python's interpreter, for processes that duebridge owns: they hold for all of it."""
+"""Python's runtime: settings for processes that duebridge owns, and calls in the background.
+
+The settings hold for all of a process.
+"""
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from threading import Thread
+from typing import TypeVar
 
 # Python's default of 700 allocations runs it every few messages or requests, and finds no garbage.
 THRESHOLDS = (50_000, 20, 50)
 SWITCH_S = 0.0005
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -34,3 +42,17 @@ def short_turns() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+def in_background(call: Callable[[], T], name: str) -> "Future[T]":
+    """Start a call on a new thread, which does not keep the process alive; return its outcome."""
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    Thread(target=run, name=name, daemon=True).start()
+    return outcome
