@@ -29,7 +29,7 @@ from duebridge.ports.source import Arrival, Source
 from duebridge.runtime import in_background
 from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
-from duebridge.worker.lanes.outage import Outage
+from duebridge.telemetry.outage import Outage
 
 RECEIVE_S = 0.5
 LARGE = 100  # messages: after fewer there is probably no next batch yet

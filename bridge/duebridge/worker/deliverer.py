@@ -13,6 +13,7 @@ from duebridge.store.batching import in_calls
 from duebridge.store.wire.replies import SettleReply
 from duebridge.store.wire.transitions import Ack, Burial, Decision, Retry, SetAside
 from duebridge.telemetry import metrics
+from duebridge.telemetry.outage import Outage
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.batch import Batch, of_another_broker
 from duebridge.worker.decide import (
@@ -23,7 +24,6 @@ from duebridge.worker.decide import (
     decide_damaged_letter,
 )
 from duebridge.worker.lanes.lane import TargetGroup
-from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.settlement import Acks, report, settle, settle_letters
 from duebridge.worker.shard import ShardView

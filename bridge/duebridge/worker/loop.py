@@ -21,11 +21,11 @@ from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
 from duebridge.telemetry import metrics
+from duebridge.telemetry.outage import Outage
 from duebridge.worker.claims import Claims
 from duebridge.worker.dispatcher import Dispatcher
 from duebridge.worker.lanes.daemon_executor import DaemonExecutor
 from duebridge.worker.lanes.lane import Lane
-from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.settlement import Acks, report_buried
 from duebridge.worker.shard import ShardView
 

@@ -13,8 +13,8 @@ from duebridge.errors import StoreError
 from duebridge.store.batching import CALL_ROWS
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.workers import Workers
+from duebridge.telemetry.outage import Outage
 from duebridge.worker.lanes.lane import Lane
-from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker

@@ -17,7 +17,7 @@ from duebridge.store.batching import CALL_BYTES
 from duebridge.store.keys import Shard
 from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.telemetry import metrics
-from duebridge.worker.lanes.outage import Outage
+from duebridge.telemetry.outage import Outage
 from duebridge.worker.lanes.side_threads import SideThreads
 from duebridge.worker.lanes.targets import ProbeCursor, TargetHealth, TargetTable
 from duebridge.worker.lanes.window import Load, Window

@@ -15,7 +15,7 @@ from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.keys import Shard
-from duebridge.worker.lanes.outage import Outage
+from duebridge.telemetry.outage import Outage
 from duebridge.worker.lanes.window import Window
 
 PROBE_EVERY_S = 1.0

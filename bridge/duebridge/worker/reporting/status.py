@@ -19,8 +19,8 @@ from duebridge.store.workers import (
     WorkerRecord,
     Workers,
 )
+from duebridge.telemetry.outage import Outage
 from duebridge.worker.lanes.lane import Lane
-from duebridge.worker.lanes.outage import Outage
 from duebridge.worker.lanes.targets import TargetHealth
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker

@@ -14,6 +14,7 @@ from duebridge.config.durability import DurabilityNeeds
 from duebridge.errors import StoreError
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import fitness_faults, read_vitals
+from duebridge.telemetry.outage import Outage
 
 SNAPSHOT_EVERY_S = 60.0
 AGAIN_S = 5.0  # without a sample: readiness may wait for it
@@ -49,7 +50,7 @@ class StoreMonitor:
         self._absent = absent
         self._allowed = set(allow_unfit)
         self._needs = needs
-        self._has_failed = False
+        self._failure = Outage("store_monitor_failed", "store_monitor_works")
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
 
@@ -64,19 +65,17 @@ class StoreMonitor:
     def run_once(self) -> None:
         """Sample once; the store may be unreachable or deny the commands.
 
-        Whatever else is raised is logged once, until a sample succeeds: the thread goes on.
+        Whatever else is raised is logged once, and once that a sample succeeds again.
         """
         try:
             self.snapshot = self._sample()
-            self._has_failed = False
+            self._failure.end()
         except StoreError as error:
             self.snapshot = None
             log.debug("store_not_seen", error=str(error))
         except Exception as error:
             self.snapshot = None
-            say = log.debug if self._has_failed else log.error
-            say("store_monitor_failed", error=f"{type(error).__name__}: {error}")
-            self._has_failed = True
+            self._failure.begin(f"{type(error).__name__}: {error}", with_traceback=True)
 
     def _sample(self) -> StoreSnapshot:
         vitals = read_vitals(self._connection)
