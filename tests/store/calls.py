@@ -108,7 +108,7 @@ def _schedule(
 ) -> Call:
     envelopes = [_envelope(*each) for each in given]
     rows = [
-        pack_row(envelope, 0, generation)
+        pack_row(envelope, 0)._replace(generation=generation)
         for envelope, generation in zip(envelopes, generations or [0] * len(given), strict=True)
     ]
 

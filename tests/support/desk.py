@@ -142,7 +142,7 @@ class Desk:
         if generations := options.pop("generations", ()):
             pairs = zip(envelopes, generations, strict=True)
             return self.store.schedule(
-                [pack_row(one, 0, number) for one, number in pairs], **options
+                [pack_row(one, 0)._replace(generation=number) for one, number in pairs], **options
             )
         return self.store.schedule(envelopes, **options)
 

@@ -1,7 +1,6 @@
 """Lists dead envelopes, filtered by reason, by error and by the time they failed."""
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from duebridge.errors import EnvelopeError
@@ -50,17 +49,16 @@ def list_dead(
     route: str,
     wanted: DeadFilter = ANY_DEAD,
     *,
-    limit: int | None = None,
     after: "ListPosition | None" = None,
 ) -> "Iterator[ListedEnvelope]":
-    """Yield at most `limit` matching dead envelopes, which may be settled meanwhile.
+    """Yield the matching dead envelopes, which may be settled meanwhile.
 
     Raises as `Operator` does.
     """
     from duebridge.admin.listing import Listing
 
     listed = Listing(route, operator.stores(route), "dead").walk(after=after)
-    return islice((envelope for envelope in listed if wanted.has(envelope.entry)), limit)
+    return (envelope for envelope in listed if wanted.has(envelope.entry))
 
 
 def ended_at_ms(entry: Entry) -> int:

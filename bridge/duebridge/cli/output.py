@@ -134,7 +134,7 @@ def is_terminal(descriptor: int) -> bool:
 
 
 @contextmanager
-def shown_progress(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+def shown_progress(what: str) -> Iterator[Callable[[int], None]]:
     """Give a function that counts work done, shown as progress on standard error.
 
     Shown only on a terminal, and not if the results go to a terminal too.
@@ -151,7 +151,7 @@ def shown_progress(what: str, total: int | None = None) -> Iterator[Callable[[in
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=_console(STDERR, sys.stderr), transient=True) as progress:
-        task = progress.add_task(what, total=total, rate="")
+        task = progress.add_task(what, total=None, rate="")
 
         def advance(count: int) -> None:
             speed = progress.tasks[0].speed

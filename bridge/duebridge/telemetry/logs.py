@@ -16,11 +16,12 @@ import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
+LEVEL = logging.INFO
 QUIET_S = 30.0  # a client that cannot connect logs many lines a second
 
 
-def configure_logs(level: str = "info") -> None:
-    """Send every log line of the process to standard error."""
+def configure_logs() -> None:
+    """Send every log line of the process, from `LEVEL` on, to standard error."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -28,7 +29,7 @@ def configure_logs(level: str = "info") -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             *(_for_people() if sys.stderr.isatty() else _for_machines()),
         ],
-        wrapper_class=_loggers_that_never_raise(logging.getLevelName(level.upper())),
+        wrapper_class=_loggers_that_never_raise(),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -38,12 +39,12 @@ def configure_logs(level: str = "info") -> None:
     sys.unraisablehook = _log_unraisable
 
 
-def _loggers_that_never_raise(level: int) -> type[Any]:
+def _loggers_that_never_raise() -> type[Any]:
     """Return a class of loggers; a line that cannot be written ends no thread.
 
     What is logged as memory runs out, or standard error is full, most often tells of just that.
     """
-    filtering: Any = structlog.make_filtering_bound_logger(level)
+    filtering: Any = structlog.make_filtering_bound_logger(LEVEL)
 
     def say(self: Any, *args: Any, **fields: Any) -> None:
         with suppress(Exception):

@@ -47,5 +47,5 @@ def burial(envelope_id: str) -> Burial:
     return Burial(id=envelope_id, reason=reason, is_failure=True, is_unsure=False, error=error)
 
 
-def dead(operator: Operator, route: str = "reminders", **options: int) -> list[str]:
-    return [each.entry.id for each in list_dead(operator, route, **options)]
+def dead(operator: Operator, route: str = "reminders") -> list[str]:
+    return [each.entry.id for each in list_dead(operator, route)]

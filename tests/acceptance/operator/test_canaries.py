@@ -58,8 +58,7 @@ routes:
 LOUD = """\
 import logging, sys
 from duebridge.telemetry import logs
-quiet = logs.configure_logs
-logs.configure_logs = lambda: quiet("debug")
+logs.LEVEL = logging.DEBUG
 logs.QUIET_S = 0
 for name in ("", "kafka", "pika", "redis", "duebridge", "duebridge_connectors"):
     logging.getLogger(name).setLevel(logging.DEBUG)

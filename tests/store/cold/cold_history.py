@@ -309,9 +309,8 @@ class ColdHistory:
         return moved or row.due_at_ms < until_ms
 
     def bring_back(self, row: ColdRow, token: str) -> str:
-        packed = pack_row(
-            envelope(row.id, at=row.due_at_ms, body=row.body), self.remember_ms, row.generation
-        )
+        packed = pack_row(envelope(row.id, at=row.due_at_ms, body=row.body), self.remember_ms)
+        packed = packed._replace(generation=row.generation)
         given = {"max_delay_ms": YEAR_MS, "replace": False, "keeps_answer": False}
         (answer,) = self.desk.store.schedule([packed], lease=token, **given)
         return str(answer.status)

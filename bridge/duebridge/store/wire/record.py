@@ -193,7 +193,7 @@ class PackedRow(NamedTuple):
     blob: bytes
 
 
-def pack_row(envelope: Envelope, remember_ms: int, generation: int = 0) -> PackedRow:
+def pack_row(envelope: Envelope, remember_ms: int) -> PackedRow:
     """Pack an envelope; `remember_ms` is its route's, for an envelope without one of its own.
 
     Raises `EnvelopeError` for an envelope that could be stored but not be read again.
@@ -205,7 +205,7 @@ def pack_row(envelope: Envelope, remember_ms: int, generation: int = 0) -> Packe
         "" if envelope.expires is None else str(envelope.expires),
         remember_ms if envelope.remember_ms is None else envelope.remember_ms,
         packed.content_hash,
-        generation,
+        0,
         packed.blob,
     )
 
