@@ -79,7 +79,7 @@ def parse_instant_ms(value: object, name: str = "at") -> int:
     """Return epoch milliseconds, rounded up, of an aware datetime or of integer epoch ms.
 
     Raises `EnvelopeError` for a naive datetime, a float, a number that looks like seconds, or an
-    instant before 1970. Every door reads its instants here.
+    instant before 1970. Whatever sets a due instant or an expiry reads it here.
 
     >>> parse_instant_ms(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
     1001

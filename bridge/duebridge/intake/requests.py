@@ -1,6 +1,6 @@
 """Parses messages into requests by their headers and the rules of their intake. Pure.
 
-Arrival ─▶ Scheduled(route, envelope) | Cancel(route, id) | Refusal(reason, text)
+Arrival ─▶ ScheduleRequest | CancelRequest | RefusedMessage
 """
 
 from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ class Severity(StrEnum):
 
 
 class FindingSubject(StrEnum):
-    """The subject of a finding; for a failure it selects the exit code (`duebridge.cli.verdict`).
+    """The subject of a finding; of a failure it selects the exit code (`cli.commands.doctor`).
 
     BROKER: the broker does not answer, or a target is missing. Other faults of a target concern its
     ROUTE.

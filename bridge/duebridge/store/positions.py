@@ -1,7 +1,7 @@
 """Keeps the positions of an intake in logs that keep none themselves, such as streams.
 
-A position may be behind what the shards took in (`store.places`), never ahead of it: it is written
-after them.
+A position may be behind what the shards took in (`store.wire.log_positions`), never ahead of it: it
+is written after them.
 """
 
 from collections.abc import Callable

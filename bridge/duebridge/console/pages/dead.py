@@ -1,4 +1,4 @@
-"""Dead letters: why they died, and their replay or drop, which a dry run shows first."""
+"""Dead envelopes: why they died, and their replay or drop, which a dry run shows first."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ class Selection(NamedTuple):
 
 
 async def page(visit: Visit) -> Response:
-    """Return the page: every route with its dead, or one route's dead letters."""
+    """Return the page: every route with its dead, or one route's dead envelopes."""
     route = text_of(visit.query, "route")
     if not route:
         stats = await visit.run(lambda: _stats(visit))

@@ -55,7 +55,7 @@ class Connection:
         self._reconnects: dict[str, Reconnects] = {}  # by node: one that fails holds up no other
 
     def load_scripts(self, repeat_for_s: float = 0.0) -> None:
-        """Load every script into the server, so that no later call has to send one."""
+        """Load the scripts of shards into the server, so that no later call of them sends one."""
 
         def load() -> None:
             with translated_errors():

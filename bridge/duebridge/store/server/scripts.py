@@ -44,6 +44,6 @@ def _parts(names: list[str]) -> str:
 
 
 def names() -> list[str]:
-    """Return the names of all scripts."""
+    """Return the names of the scripts of shards: all but those of `lua/registry`."""
     found = (entry.name for entry in files("duebridge").joinpath("lua").iterdir())
     return sorted(name.removesuffix(".lua") for name in found if name.endswith(".lua"))

@@ -39,10 +39,7 @@ class _SentinelAnswer(NamedTuple):
 
 
 class MasterFinder:
-    """Knows the master's address. Of two Sentinels, the one with the later configuration is right.
-
-    `on_switch` is called, in a thread of the finder, when another server became the master.
-    """
+    """Knows the master's address. The Sentinel with the latest configuration is right."""
 
     def __init__(
         self, sentinels: Sequence[Address], service: str, options: Mapping[str, Any]

@@ -52,7 +52,7 @@ class ScheduleReply(NamedTuple):
     """The store's answer for one envelope, and its due instant.
 
     `duplicate`, `cancelled` and `dead` are what became of a remembered id; `cancelled` is also the
-    answer for a cold row that a tombstone binds. `refused` is a `refused_row`'s (`store.places`).
+    answer for a cold row that a tombstone binds. `refused` is a `log_positions.refused_row`'s.
     """
 
     status: ScheduleAnswer

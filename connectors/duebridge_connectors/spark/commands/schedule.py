@@ -44,8 +44,9 @@ def schedule(
     """Schedule every row of the inputs to a route.
 
     A row has the columns id, body, and due_at or delay; optional ones such as key, headers and
-    expires are listed in connectors/spark/README.md, and all others are ignored. Running the same
-    job again changes nothing. Refused rows go to --rejects, and the job continues.
+    expires are listed in connectors/duebridge_connectors/spark/README.md, and all others are
+    ignored. Running the same job again changes nothing. Refused rows go to --rejects, and the job
+    continues.
     """
     write, wanted = job.given_options(locals())
     write["actor"] = actor_name()
