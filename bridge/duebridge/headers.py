@@ -32,14 +32,21 @@ def dead_letter_headers(leased: LeasedEnvelope, route: str, target: Target) -> H
     flight = leased.flight
     return (
         *delivery_headers(leased, route),
-        ("x-dlq-reason", reason_word(flight.reason)),
-        ("x-dlq-error-class", flight.error_class),
-        ("x-dlq-error-message", flight.error_message[:ERROR_CHARACTERS]),
+        *cause_headers(reason_word(flight.reason), flight.error_class, flight.error_message),
         ("x-dlq-attempts", str(flight.attempt)),
         ("x-dlq-route", route),
         ("x-dlq-target", str(target)),
         ("x-dlq-first-failed-at", str(flight.first_failed_at_ms)),
         ("x-dlq-last-failed-at", str(flight.last_failed_at_ms)),
+    )
+
+
+def cause_headers(reason: str, error_class: str, error_message: str) -> Headers:
+    """Return the headers with which the cause of every dead letter begins."""
+    return (
+        ("x-dlq-reason", reason),
+        ("x-dlq-error-class", error_class),
+        ("x-dlq-error-message", error_message[:ERROR_CHARACTERS]),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from duebridge.errors import ConfigError
+from duebridge.headers import ERROR_CHARACTERS
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.ports.source import Arrival
 from tests.intake.entrance import LOG, Entrance, placed, queued
@@ -152,6 +153,13 @@ def test_message_that_its_client_cannot_read_is_a_letter_and_nothing_else(
     assert (letter.id, letter.key, letter.body) == (damaged.id, b"k", b"bad")
     said = dict(letter.headers)
     assert (said["x-dlq-reason"], said["x-dlq-error-message"]) == ("invalid", "headers: why")
+
+
+def test_letter_of_a_long_refusal_has_the_beginning_of_its_message(entrance: Entrance) -> None:
+    entrance.take(replace(placed(1), unreadable="why" + "x" * ERROR_CHARACTERS))
+
+    (letter,) = entrance.letters()
+    assert dict(letter.headers)["x-dlq-error-message"] == "why" + "x" * (ERROR_CHARACTERS - 3)
 
 
 def test_unreadable_message_that_comes_again_is_known_by_its_place(entrance: Entrance) -> None:

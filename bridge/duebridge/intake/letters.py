@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from duebridge.envelope import Headers, Target, random_id
 from duebridge.errors import BridgeError
-from duebridge.headers import ERROR_CHARACTERS, RESERVED_PREFIX
+from duebridge.headers import RESERVED_PREFIX, cause_headers
 from duebridge.intake.requests import RefusedMessage
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 
@@ -71,8 +71,6 @@ def original_headers(headers: Headers) -> Headers:
 
 def _cause(refusal: RefusedMessage) -> Headers:
     return (
-        ("x-dlq-reason", refusal.reason.word),
-        ("x-dlq-error-class", ERROR_CLASS),
-        ("x-dlq-error-message", refusal.text[:ERROR_CHARACTERS]),
+        *cause_headers(refusal.reason.word, ERROR_CLASS, refusal.text),
         ("x-dlq-route", refusal.route),
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from duebridge.envelope import Target
-from duebridge.headers import dead_letter_headers, delivery_headers
+from duebridge.headers import cause_headers, dead_letter_headers, delivery_headers
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.receipt import shown_id
 from duebridge.store.wire.leases import Claim, DamagedEnvelope, LeasedEnvelope
@@ -92,9 +92,7 @@ def damaged_letter(
     """Return a dead letter whose body is the raw, unreadable record, for manual inspection."""
     headers = (
         ("x-message-id", shown_id(damaged.id)),
-        ("x-dlq-reason", Reason.POISON.word),
-        ("x-dlq-error-class", type(damaged.error).__name__),
-        ("x-dlq-error-message", str(damaged.error)),
+        *cause_headers(Reason.POISON.word, type(damaged.error).__name__, str(damaged.error)),
         ("x-dlq-route", route),
         ("x-dlq-target", str(target)),
     )

@@ -127,7 +127,7 @@ def test_letters_that_may_not_be_replayed_say_why(spark: SparkSession) -> None:
     given: dict[str, list[list[Header] | None]] = {
         "looped": [letter(x_replays=b"3")],
         "no_route": [letter(x_dlq_route=b"gone")],
-        # as duebridge.worker.batch.damaged_letter has it
+        # as the worker's `damaged_letter` has it
         "damaged": [letter(x_attempt=None), *(letter(x_replays=n) for n in (b"many", b"-1")), None],
     }
     for status, of in given.items():
