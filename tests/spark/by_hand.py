@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, LongType, StringType, StructType
 
-from duebridge_connectors.spark.source.journal_reader import JournalStreamReader
+from duebridge_connectors.spark.source.journal.reader import JournalStreamReader
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.planning import plan_journal, plan_read, plan_write
 from duebridge_connectors.spark.source.store_reader import StoreReader

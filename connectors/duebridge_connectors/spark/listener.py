@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from duebridge_connectors.spark.filesystem import open_filesystem
-from duebridge_connectors.spark.source.journal_offset import ShardOffset
+from duebridge_connectors.spark.source.journal.offset import ShardOffset
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.options import given_path
 

@@ -19,7 +19,7 @@ from duebridge_connectors.spark.jobs.journal import (
     run_journal,
 )
 from duebridge_connectors.spark.rows.schema import JOURNAL, RANGES
-from duebridge_connectors.spark.source.journal_offset import JournalRange
+from duebridge_connectors.spark.source.journal.offset import JournalRange
 from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, by_day
 from duebridge_connectors.spark.table.journal_table import JournalTable, JournalVersion
 from tests.spark.by_hand import journal_by_hand

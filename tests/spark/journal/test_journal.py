@@ -17,8 +17,8 @@ from duebridge.store.wire.journal_columns import EntryColumns
 from duebridge.store.wire.journal_entry import EntryHead
 from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
-from duebridge_connectors.spark.source.journal_offset import JournalRange, Offset
-from duebridge_connectors.spark.source.journal_reader import JournalStreamReader, _read, _Rows
+from duebridge_connectors.spark.source.journal.offset import JournalRange, Offset
+from duebridge_connectors.spark.source.journal.reader import JournalStreamReader, _read, _Rows
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import store_address
 from tests.spark.by_hand import journal_by_hand, shipped

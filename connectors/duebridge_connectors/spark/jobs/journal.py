@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
-from duebridge_connectors.spark.source.journal_offset import JournalRange
-from duebridge_connectors.spark.source.journal_reader import JournalStreamReader
+from duebridge_connectors.spark.source.journal.offset import JournalRange
+from duebridge_connectors.spark.source.journal.reader import JournalStreamReader
 from duebridge_connectors.spark.source.options import journal_options
 from duebridge_connectors.spark.source.planning import given_store
 from duebridge_connectors.spark.table.journal_files import WRITTEN, JournalFile, write_days

@@ -102,7 +102,7 @@ class DuebridgeJournal(DataSource):
     @message_first()
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """Return the reader of what there is now; raises `ConfigError` and `StoreError`."""
-        from duebridge_connectors.spark.source.journal_reader import (
+        from duebridge_connectors.spark.source.journal.reader import (
             FilteringJournalReader,
             JournalBatchReader,
         )
@@ -118,10 +118,10 @@ class DuebridgeJournal(DataSource):
         """Return the stream of the journal; what is refused fails at its first offset."""
         from duebridge.errors import BridgeError
         from duebridge_connectors.spark.rows.schema import check_stream_columns
-        from duebridge_connectors.spark.source.journal_reader import JournalStreamReader
+        from duebridge_connectors.spark.source.journal.reader import JournalStreamReader
+        from duebridge_connectors.spark.source.journal.refused_stream import RefusedStream
         from duebridge_connectors.spark.source.option_names import warn_of_former
         from duebridge_connectors.spark.source.planning import plan_journal
-        from duebridge_connectors.spark.source.refused_stream import RefusedStream
 
         warn_of_former(self.options)
         try:

@@ -1,6 +1,6 @@
 """Batch and stream reader of the journal: every transition of an envelope, exactly once.
 
-A batch is a range of entry numbers of each shard (`journal_offset`). Entries removed between
+A batch is a range of entry numbers of each shard (`journal.offset`). Entries removed between
 planning and reading fail the batch: it may have been written before, so it must not shrink.
 """
 
@@ -30,7 +30,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.wire.journal_columns import EntryColumns
 from duebridge_connectors.spark.rows.arrow import arrow_schema, column_batch, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL, RANGES
-from duebridge_connectors.spark.source.journal_offset import (
+from duebridge_connectors.spark.source.journal.offset import (
     START_AGAIN,
     Ends,
     JournalEnds,

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from duebridge.errors import BridgeError
-from duebridge_connectors.spark.source.journal_offset import Offset
+from duebridge_connectors.spark.source.journal.offset import Offset
 from duebridge_connectors.spark.source.message_first import message_first
 
 
