@@ -1,7 +1,7 @@
 """The envelope: a message and when it is due, as a frozen value.
 
 A delay stays a delay here: only the delay store's clock resolves it. The stored form is
-`duebridge.store.wire.record`'s, the limits of brokers are `duebridge.limits`'s.
+`duebridge.store.wire.record`'s, the limits of brokers are `duebridge.scheduling.limits`'s.
 """
 
 import secrets

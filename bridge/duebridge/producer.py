@@ -21,7 +21,7 @@ from duebridge.config.models import Config
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable, shown
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
-from duebridge.scheduling import RouteScheduler, due_fault, find_route, size_bytes
+from duebridge.scheduling.route_scheduler import RouteScheduler, due_fault, find_route, size_bytes
 from duebridge.store.batching import batches
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection, open_connection

@@ -14,9 +14,9 @@ from duebridge.durations import MAX_MS
 from duebridge.envelope import Envelope, Properties, Target, header_bytes
 from duebridge.errors import EnvelopeError
 from duebridge.headers import dead_letter_headers
-from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits
 from duebridge.ports.broker import MAX_MESSAGE_HEADER_BYTES
 from duebridge.ports.publisher import Delivery, Reason
+from duebridge.scheduling.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits
 from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.store.wire.record import EnvelopeContent, Flight, Record
 from duebridge_connectors.kafka.headers import plain_headers

@@ -13,7 +13,7 @@ from duebridge.errors import StoreUnavailable
 from duebridge.http.site import Site
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
-from duebridge.scheduling import size_bytes
+from duebridge.scheduling.route_scheduler import size_bytes
 from duebridge.store.batching import batches
 
 Waiting: TypeAlias = tuple[Envelope, "asyncio.Future[Receipt]"]

@@ -19,7 +19,7 @@ from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 from duebridge.http.tokens import Scope, Token
 from duebridge.ports.settings import unknown_name
-from duebridge.scheduling import find_route
+from duebridge.scheduling.route_scheduler import find_route
 
 Choice = TypeVar("Choice", bound=str)
 

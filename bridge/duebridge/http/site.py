@@ -10,7 +10,7 @@ from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
 from duebridge.http.access_log import AccessLog
 from duebridge.http.tokens import Token, TokenFile
-from duebridge.scheduling import RouteScheduler
+from duebridge.scheduling.route_scheduler import RouteScheduler
 from duebridge.store.actor import use_actor
 from duebridge.store.server.connection import Connection
 from duebridge.telemetry.tracing import Tracing

@@ -8,7 +8,7 @@ from duebridge.envelope import Envelope
 from duebridge.intake.ids import unused_id
 from duebridge.ports.source import Arrival, LogPosition
 from duebridge.receipt import Receipt
-from duebridge.scheduling import RouteScheduler
+from duebridge.scheduling.route_scheduler import RouteScheduler
 from duebridge.store.wire.record import pack
 
 AGAIN = "2"  # the suffix of an alternate id that is taken too

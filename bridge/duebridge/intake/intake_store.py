@@ -12,10 +12,10 @@ from duebridge.intake.alternate_id import store_alternates, under_alternate_id
 from duebridge.intake.ids import may_be_another, stored_id
 from duebridge.intake.refused import reason_of
 from duebridge.intake.requests import NOW, CancelRequest, RefusedMessage, Request, ScheduleRequest
-from duebridge.limits import RouteLimits
 from duebridge.ports.source import Arrival, LogPosition
 from duebridge.receipt import Receipt
-from duebridge.scheduling import (
+from duebridge.scheduling.limits import RouteLimits
+from duebridge.scheduling.route_scheduler import (
     ROW_BYTES,
     PreparedBatch,
     RouteScheduler,

@@ -12,8 +12,8 @@ from duebridge.config.offline import broker_faults, checked_config
 from duebridge.config.yaml_tree import read_tree
 from duebridge.envelope import Envelope, Target, target_as_dict, target_of
 from duebridge.errors import ConfigError, EnvelopeError
-from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.discovery import ClientMissing, broker_type, naming
+from duebridge.scheduling.limits import RouteLimits, with_whole_target
 from tests.unit.config.config_text import BROKERS, WHOLE, loaded
 
 

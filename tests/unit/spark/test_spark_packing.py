@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError
-from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, EndBroker, RouteLimits
 from duebridge.ports import discovery
+from duebridge.scheduling.limits import MAX_HEADER_BYTES, MAX_HEADERS, EndBroker, RouteLimits
 from duebridge.store.wire.record import pack_row
 from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.rows import arrow

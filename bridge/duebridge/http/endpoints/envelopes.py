@@ -26,7 +26,7 @@ from duebridge.instants import parse_at
 from duebridge.jsonl import members, parse_line
 from duebridge.ports.discovery import broker_type
 from duebridge.receipt import Known, Receipt
-from duebridge.scheduling import due_fault
+from duebridge.scheduling.route_scheduler import due_fault
 from duebridge.store.wire.replies import RescheduleReply
 
 POSTED = {"accepted": 201, "replaced": 201, "duplicate": 200, "refused": 422}  # the others: 409

@@ -22,7 +22,7 @@ from duebridge.http.operations import AuthorizedCall
 from duebridge.http.problems import ProblemError
 from duebridge.jsonl import is_empty, parse_line
 from duebridge.receipt import Receipt, ReceiptStatus
-from duebridge.scheduling import ROW_BYTES, size_bytes
+from duebridge.scheduling.route_scheduler import ROW_BYTES, size_bytes
 from duebridge.store.batching import batches
 
 LINES = ("application/x-ndjson", "application/jsonl")

@@ -19,7 +19,12 @@ import pyarrow.compute as pc
 from duebridge.durations import LIKE_SECONDS, MAX_MS, parse_duration_ms
 from duebridge.envelope import OTHER_VALUE_BYTES, Envelope, Instant, Target
 from duebridge.errors import EnvelopeError
-from duebridge.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits, with_whole_target
+from duebridge.scheduling.limits import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    RouteLimits,
+    with_whole_target,
+)
 from duebridge.store.wire.record import HASH_BYTES, PackedRow, pack_row
 from duebridge_connectors.spark.rows import arrow
 from duebridge_connectors.spark.rows.ids import derive_id, identifying_values

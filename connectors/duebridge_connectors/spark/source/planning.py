@@ -18,8 +18,8 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config, Route
 from duebridge.config.secrets import resolve_at
 from duebridge.errors import ConfigError
-from duebridge.limits import RouteLimits
 from duebridge.producer import find_route
+from duebridge.scheduling.limits import RouteLimits
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.routing import Registry, RouteStore

@@ -13,10 +13,10 @@ from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError, StoreUnavailable, UnknownRoute
-from duebridge.limits import RouteLimits, with_whole_target
 from duebridge.ports.settings import unknown_name
 from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
+from duebridge.scheduling.limits import RouteLimits, with_whole_target
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.wire.log_positions import refused_row
