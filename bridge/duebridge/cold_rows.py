@@ -16,7 +16,8 @@ from duebridge.receipt import Known
 from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.due_window import ANY_TIME, DueWindow
-from duebridge.store.routing import Registry, RouteStore
+from duebridge.store.registry import Registry
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection
 
 COLD: Final = "cold"

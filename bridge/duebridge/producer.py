@@ -28,8 +28,6 @@ from duebridge.store.server.connection import REPEAT_FOR_S, Connection, open_con
 from duebridge.store.server.fitness import check_fitness
 from duebridge.telemetry.tracing import find_tracing
 
-__all__ = ["OnConflict", "Producer", "find_route"]
-
 OnConflict: TypeAlias = Literal["refuse", "replace"]
 
 

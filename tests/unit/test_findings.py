@@ -12,7 +12,7 @@ from duebridge.admin.checks.broker_checks import destinations_of, examine_broker
 from duebridge.admin.checks.drain_check import DrainCheck, Leftover, count_drainable, leftovers
 from duebridge.admin.checks.route_checks import CLUSTER_SHARD_PENDING, route_findings
 from duebridge.admin.held import HeldStats, held_of, stopped_lanes
-from duebridge.admin.operator import RouteStats
+from duebridge.admin.route_stats import RouteStats
 from duebridge.config.models import Config
 from duebridge.console.pages.overview import held_rows
 from duebridge.errors import ConfigError

@@ -24,7 +24,8 @@ from duebridge.store.batching import CALL_ROWS, answers_of, in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
 from duebridge.store.life import RouteLife
-from duebridge.store.routing import Registry, RouteStore
+from duebridge.store.registry import Registry
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.replies import ChangeAnswer, DropAnswer, Entry, ReplayAnswer
 from duebridge.store.workers import WorkerRecord, Workers
@@ -33,8 +34,6 @@ Settled = TypeVar("Settled", ReplayAnswer, DropAnswer)
 Told = TypeVar("Told")
 
 MOST_ASIDE_PAGES = 100  # of 1,000 retries a shard, in the count of what waits for held targets
-
-__all__ = ["DeadSettlement", "EnvelopeChange", "Operator", "RouteStats"]
 
 
 class DeadSettlement(msgspec.Struct, frozen=True):

@@ -9,10 +9,11 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from duebridge.admin.operator import Operator, RouteStats
+from duebridge.admin.operator import Operator
+from duebridge.admin.route_stats import RouteStats
 from duebridge.config.models import Config
 from duebridge.store.keys import Shard
-from duebridge.store.routing import Registry
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import count_listeners
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from duebridge.admin.operator import RouteStats
+from duebridge.admin.route_stats import RouteStats
 from duebridge.durations import DURATION_PATTERN
 from duebridge.envelope import SHORT_BYTES, Target
 from duebridge.http.bodies import MERGE_PATCH

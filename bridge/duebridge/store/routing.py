@@ -9,10 +9,8 @@ from duebridge.config.models import Route
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
-from duebridge.store.registry import RegisteredRoute, Registry
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
-
-__all__ = ["RegisteredRoute", "Registry", "RouteStore", "shard_number"]
 
 Item = TypeVar("Item")
 

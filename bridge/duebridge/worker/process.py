@@ -11,7 +11,8 @@ from duebridge.config.models import Config, Route
 from duebridge.errors import BridgeError, StoreUnavailable
 from duebridge.ports.publisher import Publisher
 from duebridge.store.keys import Shard
-from duebridge.store.routing import Registry, RouteStore
+from duebridge.store.registry import Registry
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.store.wakeup import WakeListener

@@ -30,7 +30,7 @@ from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.settings import did_you_mean
-from duebridge.producer import find_route
+from duebridge.scheduling.route_scheduler import find_route
 
 _PREFIX = "kafka."
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.audit import fingerprint
 from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
-from duebridge.store.routing import Registry
+from duebridge.store.registry import Registry
 from duebridge_connectors.spark.jobs import evidence, reconcile
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.evidence import read_export, topics_pattern

@@ -9,7 +9,8 @@ import pytest
 from duebridge.envelope import Envelope
 from duebridge.ports.source import LogPosition
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.routing import Registry, RouteStore
+from duebridge.store.registry import Registry
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.log_positions import refused_row
 from tests.store.conftest import Opened

@@ -14,7 +14,7 @@ from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnf
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
-from duebridge.store.routing import Registry
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.store.server.reconnects import CallSuppressed, Reconnects

@@ -17,7 +17,7 @@ from duebridge.store.batching import SharedRate
 from duebridge.store.cold.notes import ColdNotes
 from duebridge.store.journal import Journal
 from duebridge.store.positions import StorePositions
-from duebridge.store.routing import Registry
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import check_fitness, count_listeners, read_vitals
 from duebridge.store.server.rights import CLUSTER, commands_of, rights_of, sentinel_rights

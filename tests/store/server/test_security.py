@@ -14,7 +14,7 @@ from duebridge.config.load import load_config_text
 from duebridge.config.secrets import resolve
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.producer import Producer
-from duebridge.store.routing import Registry
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.store.workers import KEPT_MS, WorkerRecord, Workers

@@ -19,7 +19,7 @@ from duebridge.ports.checks import Finding, Severity
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, purged_key, routes_key
 from duebridge.store.purges import PurgeLog
-from duebridge.store.routing import RegisteredRoute, Registry
+from duebridge.store.registry import RegisteredRoute, Registry
 from duebridge.store.server import fitness
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import Vitals, check_fitness, count_listeners, read_vitals

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import structlog
 
-from duebridge.admin.operator import Operator, RouteStats
+from duebridge.admin.operator import Operator
+from duebridge.admin.route_stats import RouteStats
 from duebridge.config.models import Config
 from duebridge.errors import StoreUnavailable
 from duebridge.store.server.connection import Connection

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from duebridge.admin.held import HeldStats, StoppedLane, count_serving, stopped_lanes
-from duebridge.admin.operator import Operator, RouteStats
+from duebridge.admin.operator import Operator
+from duebridge.admin.route_stats import RouteStats
 from duebridge.config.models import Config
 from duebridge.durations import format_instant, format_ms
 from duebridge.errors import StoreError, StoreUnavailable

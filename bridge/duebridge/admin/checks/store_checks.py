@@ -6,7 +6,7 @@ from duebridge.config.models import Config
 from duebridge.durations import format_ms
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
-from duebridge.store.routing import Registry
+from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import (
     HAS_HIREDIS,

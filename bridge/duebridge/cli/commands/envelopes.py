@@ -80,7 +80,7 @@ def cancel(
     ls and events print them with --output json; lines of other routes are skipped. --ended-since
     cleans up a restored store: it cancels the envelopes that ended after the backup.
     """
-    from duebridge.producer import find_route
+    from duebridge.scheduling.route_scheduler import find_route
 
     is_many = envelope_id == FROM_STDIN
     if ended_since is not None and not is_many:
@@ -113,7 +113,7 @@ def reschedule(
     It takes exactly one of --delay and --at, and prints the new due instant. Exits 1 if the
     envelope is in flight, dead or unknown; then nothing is changed.
     """
-    from duebridge.producer import find_route
+    from duebridge.scheduling.route_scheduler import find_route
 
     settings = load(context, config)
     find_route(settings, route)

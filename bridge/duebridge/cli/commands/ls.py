@@ -184,7 +184,7 @@ def _cold_rows(
     config: "Config", connection: "Connection", route: str, window: "DueWindow"
 ) -> Iterator[Known]:
     from duebridge.cold_rows import ColdRows
-    from duebridge.producer import find_route
+    from duebridge.scheduling.route_scheduler import find_route
 
     return ColdRows(config, connection, find_route(config, route)).walk(window)
 

@@ -107,8 +107,8 @@ def send(
     again, since lines that begin with # are comments. Ctrl-C reports which lines are stored; sent
     again, lines with an id of their own are duplicates.
     """
-    from duebridge.producer import find_route
     from duebridge.scheduling.limits import RouteLimits
+    from duebridge.scheduling.route_scheduler import find_route
 
     fields = _fields(delay, at, key, header, envelope_id, expires, max_attempts, content_type)
     settings = load(context, config)

@@ -27,7 +27,8 @@ from duebridge.errors import EnvelopeError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from duebridge.admin.operator import Operator, RouteStats
+    from duebridge.admin.operator import Operator
+    from duebridge.admin.route_stats import RouteStats
 
 COLUMNS = (
     "route",

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from duebridge.admin.held import HeldStats
     from duebridge.admin.histogram import DueBucket
-    from duebridge.admin.operator import Operator, RouteStats
+    from duebridge.admin.operator import Operator
     from duebridge.admin.rates import RouteRates
+    from duebridge.admin.route_stats import RouteStats
     from duebridge.store.workers import WorkerRecord
 
 COLUMNS = ("route", "pending", "ready", "unack", "retry", "dead", "oldest", "in/s", "out/s")

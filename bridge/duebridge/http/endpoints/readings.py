@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from duebridge.admin.histogram import DueBucket, Horizon, due_histogram, edges
-from duebridge.admin.operator import RouteStats
+from duebridge.admin.route_stats import RouteStats
 from duebridge.http.operations import AuthorizedCall, answer, query_choice
 from duebridge.http.problems import ProblemError
 from duebridge.store.delay_store import MOST_EDGES

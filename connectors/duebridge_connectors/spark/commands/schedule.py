@@ -7,7 +7,7 @@ import typer
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption, complain
 from duebridge.cli.session import ConfigOption, actor_name, load
-from duebridge.producer import find_route
+from duebridge.scheduling.route_scheduler import find_route
 from duebridge_connectors.spark.commands import job
 from duebridge_connectors.spark.source.options import check_format
 

@@ -15,7 +15,7 @@ from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.store.journal import Journal
 from duebridge.store.purges import PurgeLog
-from duebridge.store.routing import Registry
+from duebridge.store.registry import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_marks, read_still_cold
 from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.kafka_source import kafka_options, read_records

@@ -23,7 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
-from duebridge.producer import Producer, find_route
+from duebridge.producer import Producer
+from duebridge.scheduling.route_scheduler import find_route
 from duebridge.store.server.connection import Connection
 from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.jobs.evidence import (

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.load import load_config
-from duebridge.producer import find_route
+from duebridge.scheduling.route_scheduler import find_route
 from duebridge_connectors.spark.files.location import Stores
 from duebridge_connectors.spark.filesystem import write_file
 from duebridge_connectors.spark.jobs.evidence import read_cold_tiers, routes_in_store

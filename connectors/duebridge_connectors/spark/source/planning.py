@@ -18,11 +18,12 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config, Route
 from duebridge.config.secrets import resolve_at
 from duebridge.errors import ConfigError
-from duebridge.producer import find_route
 from duebridge.scheduling.limits import RouteLimits
+from duebridge.scheduling.route_scheduler import find_route
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.routing import Registry, RouteStore
+from duebridge.store.registry import Registry
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection, opened_connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge_connectors.spark.files.location import Stores
