@@ -9,7 +9,6 @@ import string
 from binascii import b2a_base64
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Self, TypeAlias, TypedDict, Unpack
 from uuid import UUID
@@ -20,7 +19,7 @@ from msgspec.msgpack import Ext
 
 from duebridge.amqp_fields import AMQP_FIELD, field_value
 from duebridge.durations import parse_duration_ms, parse_instant_ms
-from duebridge.errors import EnvelopeError, shown
+from duebridge.errors import EnvelopeError, did_you_mean, shown
 from duebridge.values import checked_text, sized, utf8, whole_or_none
 
 HeaderValue: TypeAlias = bytes | str | int | bool | Ext | None
@@ -238,8 +237,7 @@ def unknown_field(given: Iterable[str], known: Collection[str]) -> str:
     name = next((name for name in given if name not in known), None)
     if name is None:
         return ""
-    close = get_close_matches(name, known, n=1)
-    hint = f", did you mean {close[0]}?" if close else f": expected one of {', '.join(known)}"
+    hint = did_you_mean(name, known) or f": expected one of {', '.join(known)}"
     return f"unknown field {shown(name)}{hint}"
 
 

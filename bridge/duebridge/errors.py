@@ -15,7 +15,8 @@ BridgeError
         └── RecordTooNew a newer duebridge wrote it; leave it to a newer worker
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 
@@ -131,3 +132,23 @@ def shown(value: object) -> str:
     except Exception:
         return f"a value of type {type(value).__name__} that cannot be shown"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """Return `, did you mean WORD?`, or an empty text if no known word is close."""
+    close = get_close_matches(given, list(known), n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def unknown_name(expected: str, given: str, known: Iterable[str]) -> str:
+    """Return the error text for an unknown name, with the known names and the closest one."""
+    names = sorted(known)
+    said = ", ".join(names) or "none"
+    return f"expected {expected} ({said}); got {given!r}{did_you_mean(given, names)}"
+
+
+def unlisted_name(given: str, known: Iterable[str]) -> str:
+    """Return the error text for a name that is none of a few, with these and the closest one."""
+    names = list(known)
+    said = ", ".join(names) or "none"
+    return f"expected one of {said}; got {given!r}{did_you_mean(given, names)}"

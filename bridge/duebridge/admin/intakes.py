@@ -9,8 +9,7 @@ from duebridge.admin.operator import Operator
 from duebridge.config.broker_access import live_settings, source_plan, using
 from duebridge.config.models import Config
 from duebridge.envelope import Target
-from duebridge.errors import ConfigError
-from duebridge.ports.settings import unknown_name
+from duebridge.errors import ConfigError, unknown_name
 from duebridge.store.server.connection import Connection
 from duebridge.store.workers import WorkerRecord
 

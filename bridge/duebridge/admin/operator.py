@@ -17,7 +17,7 @@ from duebridge.admin.route_stats import RouteStats, summed
 from duebridge.config.durability import replication_of
 from duebridge.config.models import Config
 from duebridge.envelope import due_instant
-from duebridge.errors import ConfigError, UnknownRoute
+from duebridge.errors import ConfigError, UnknownRoute, unknown_name
 from duebridge.receipt import EnvelopeDetails
 from duebridge.store.aside import AsideCount
 from duebridge.store.batching import CALL_ROWS, answers_of, in_calls
@@ -263,10 +263,8 @@ class Operator:
 
     def _known(self, route: str, shards: dict[str, int]) -> str:
         if route not in shards:
-            known = ", ".join(sorted(shards)) or "none"
-            raise UnknownRoute(
-                f"route: expected one of the configuration or the store ({known}); got {route!r}"
-            )
+            fault = unknown_name("one of the configuration or the store", route, shards)
+            raise UnknownRoute(f"route: {fault}")
         return route
 
     def _route(self, route: str) -> RouteStore:

@@ -8,16 +8,10 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from duebridge.config.secrets import resolve
 from duebridge.envelope import Target
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, unknown_name
 from duebridge.ports.broker import BrokerType
 from duebridge.ports.discovery import broker_type
-from duebridge.ports.settings import (
-    BrokerSettings,
-    TargetSettings,
-    fault,
-    refuse,
-    unknown_name,
-)
+from duebridge.ports.settings import BrokerSettings, TargetSettings, fault, refuse
 
 # A placeholder in the JSON schema; `duebridge.config.schema` replaces it by the installed models.
 PLACEHOLDER = "x-duebridge"

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from duebridge.config.secrets import is_reference, take_out
-from duebridge.ports.settings import Fault, did_you_mean, unknown_name
+from duebridge.errors import did_you_mean, unknown_name
+from duebridge.ports.settings import Fault
 
 Options: TypeAlias = Mapping[str, object]
 PATH_STYLE = "path_style"

@@ -20,8 +20,9 @@ from duebridge.config.brokers import (
 )
 from duebridge.config.fields import Ms, Name
 from duebridge.envelope import Target
+from duebridge.errors import unknown_name
 from duebridge.ports.broker import BrokerType
-from duebridge.ports.settings import Fault, Model, fault, unknown_name
+from duebridge.ports.settings import Fault, Model, fault
 from duebridge.ports.source import SourceSettings
 
 SOURCE, DECLARATION = "source", "declaration"  # placeholders in the JSON schema

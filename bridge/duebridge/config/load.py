@@ -27,9 +27,8 @@ from duebridge.config.models import (
 from duebridge.config.secrets import resolve_at
 from duebridge.config.serve import Serve
 from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of, kind_of, read_tree, shown
-from duebridge.errors import ConfigError, ConfigFileError
+from duebridge.errors import ConfigError, ConfigFileError, did_you_mean, unlisted_name
 from duebridge.ports.broker import BrokerType
-from duebridge.ports.settings import did_you_mean
 
 MAX_BYTES = 1024 * 1024
 _ANOTHER = "; name the file with --config or DUEBRIDGE_CONFIG"
@@ -123,8 +122,7 @@ def resolved_broker(config: Config, name: str) -> dict[str, object]:
     Raises `ConfigError` for a missing variable or file, naming the place.
     """
     if name not in config.brokers:
-        known = ", ".join(sorted(config.brokers)) or "none"
-        raise ConfigError(f"brokers: expected one of {known}; got {name!r}")
+        raise ConfigError(f"brokers: {unlisted_name(name, sorted(config.brokers))}")
     settings = config.brokers[name]
     return {
         key: resolve_at(f"brokers.{name}.{key}", value) if settings.is_at_use(key) else value

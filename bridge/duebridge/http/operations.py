@@ -11,14 +11,13 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from duebridge.envelope import target_as_dict
-from duebridge.errors import UnknownRoute
+from duebridge.errors import UnknownRoute, unknown_name
 from duebridge.http.access import Rates, check_may, token_of
 from duebridge.http.batcher import ScheduleBatcher
 from duebridge.http.bodies import check_encoding
 from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 from duebridge.http.tokens import Scope, Token
-from duebridge.ports.settings import unknown_name
 from duebridge.scheduling.route_scheduler import find_route
 
 Choice = TypeVar("Choice", bound=str)

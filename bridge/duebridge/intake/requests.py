@@ -12,6 +12,7 @@ import msgspec
 from duebridge.config.intakes import IntakeSettings
 from duebridge.config.models import Config, Route
 from duebridge.envelope import Envelope, Instant, Properties, Target, random_id
+from duebridge.errors import unlisted_name
 from duebridge.intake import values
 from duebridge.intake.headers import (
     ATTEMPT,
@@ -33,7 +34,6 @@ from duebridge.intake.refused import MessageRefused
 from duebridge.intake.rounds import Round, back_off, next_round, round_id
 from duebridge.ports.discovery import broker_type
 from duebridge.ports.publisher import Reason
-from duebridge.ports.settings import did_you_mean
 from duebridge.ports.source import Arrival
 
 DELIVERED = frozenset({ATTEMPT, DUE_AT})  # of what duebridge has delivered before
@@ -139,8 +139,7 @@ def _route(rules: Rules, reading: IntakeHeaders) -> Route:
         return rules.route
     name = values.text(ROUTE, reading.controls[ROUTE])
     if name not in rules.routes:
-        known = ", ".join(sorted(rules.routes))
-        text = f"{ROUTE}: expected one of {known}; got {name!r}{did_you_mean(name, rules.routes)}"
+        text = f"{ROUTE}: {unlisted_name(name, sorted(rules.routes))}"
         raise MessageRefused(text, Reason.UNROUTABLE)
     return rules.routes[name]
 

@@ -6,9 +6,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points, metadata
 from types import MappingProxyType
 
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, unlisted_name
 from duebridge.ports.broker import BrokerType
-from duebridge.ports.settings import did_you_mean
 
 GROUP = "duebridge.brokers"
 
@@ -39,10 +38,8 @@ def broker_type(name: str) -> BrokerType:
     Raises `ConfigError` with the known types or the package to install.
     """
     if name not in _installed():
-        known = ", ".join(installed_types()) or "none"
         hint = f"; type: {_install(name)}" if name in _extras() else ""
-        close = did_you_mean(name, installed_types())
-        raise ConfigError(f"expected one of {known}; got {name!r}{close}{hint}")
+        raise ConfigError(unlisted_name(name, installed_types()) + hint)
     try:
         found: BrokerType = _installed()[name].load()
     except ImportError as error:

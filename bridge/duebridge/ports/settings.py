@@ -10,7 +10,6 @@ Both are pydantic models. The docstring of a field becomes its description in th
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import (
@@ -28,6 +27,8 @@ from pydantic_core import PydanticCustomError
 
 from duebridge.envelope import SHORT_BYTES, Target
 from duebridge.errors import ConfigError
+from duebridge.errors import did_you_mean as did_you_mean  # connectors may take them from here
+from duebridge.errors import unknown_name as unknown_name
 
 Fault: TypeAlias = tuple[tuple[str | int, ...], str]  # path below a model, and message
 
@@ -78,19 +79,6 @@ class MistakeCollector:
         """Raise one `ConfigError` with a line for each mistake, if there are any."""
         if self._lines:
             raise ConfigError("\n".join(self._lines))
-
-
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """Return `, did you mean WORD?`, or an empty text if no known word is close."""
-    close = get_close_matches(given, list(known), n=1)
-    return f", did you mean {close[0]}?" if close else ""
-
-
-def unknown_name(expected: str, given: str, known: Iterable[str]) -> str:
-    """Return the error text for an unknown name, with the known names or the closest one."""
-    names = sorted(known)
-    said = ", ".join(names) or "none"
-    return f"expected {expected} ({said}); got {given!r}{did_you_mean(given, names)}"
 
 
 def _option(value: object) -> object:

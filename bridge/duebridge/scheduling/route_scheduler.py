@@ -12,8 +12,7 @@ from typing import NamedTuple, TypedDict, Unpack
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import Envelope
-from duebridge.errors import EnvelopeError, StoreUnavailable, UnknownRoute
-from duebridge.ports.settings import unknown_name
+from duebridge.errors import EnvelopeError, StoreUnavailable, UnknownRoute, unknown_name
 from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.limits import RouteLimits, with_whole_target

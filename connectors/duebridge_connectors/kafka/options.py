@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
 
-from duebridge.errors import ConfigError
-from duebridge.ports.settings import MistakeCollector, did_you_mean
+from duebridge.errors import ConfigError, did_you_mean
+from duebridge.ports.settings import MistakeCollector
 from duebridge_connectors.kafka.kafka_python.tokens import TokenProvider
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from duebridge.errors import ConfigError
-from duebridge.ports.settings import MistakeCollector, did_you_mean
+from duebridge.errors import ConfigError, did_you_mean
+from duebridge.ports.settings import MistakeCollector
 from duebridge_connectors.kafka.kafka_python.network import DIRECT
 from duebridge_connectors.kafka.options import OPTIONS, client_options
 from duebridge_connectors.kafka.security import check_security

@@ -8,8 +8,8 @@ from pika.connection import Parameters
 from pika.credentials import ExternalCredentials
 
 from duebridge.config.store_url import PERCENT_ENCODED, is_cut_by_password
-from duebridge.errors import ConfigError
-from duebridge.ports.settings import MistakeCollector, did_you_mean
+from duebridge.errors import ConfigError, did_you_mean
+from duebridge.ports.settings import MistakeCollector
 from duebridge_connectors.rabbitmq.tls import ssl_options
 
 SETTINGS = ("type", "url", "options")

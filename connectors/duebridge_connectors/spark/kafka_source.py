@@ -27,9 +27,8 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, unknown_name
 from duebridge.ports.publisher import BrokerUnavailable
-from duebridge.ports.settings import did_you_mean
 from duebridge.scheduling.route_scheduler import find_route
 
 _PREFIX = "kafka."
@@ -101,11 +100,7 @@ def broker_of_route(config: Config, route: str) -> str:
 def _check_is_kafka(config: Config, broker: str) -> None:
     kafkas = sorted(name for name, known in config.brokers.items() if known.type == "kafka")
     if broker not in kafkas:
-        close = did_you_mean(broker, kafkas)
-        known = ", ".join(kafkas) or "none"
-        raise ConfigError(
-            f"expected a Kafka broker of the configuration ({known}); got {broker!r}{close}"
-        )
+        raise ConfigError(unknown_name("a Kafka broker of the configuration", broker, kafkas))
 
 
 def _secured(given: Mapping[str, object]) -> dict[str, str]:

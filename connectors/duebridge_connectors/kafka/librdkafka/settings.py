@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaException, Producer
 
-from duebridge.errors import ConfigError
-from duebridge.ports.settings import MistakeCollector, did_you_mean
+from duebridge.errors import ConfigError, did_you_mean
+from duebridge.ports.settings import MistakeCollector
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
 from duebridge_connectors.kafka.options import OPTIONS, converted, refuse_owned, translated

@@ -17,7 +17,7 @@ from duebridge.admin.dead import reason_number
 from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, unknown_name
 from duebridge_connectors.spark.kafka_source import end_of, kafka_options, read_records, topic_of
 from duebridge_connectors.spark.rows.schema import check_columns
 from duebridge_connectors.spark.source.dataframes import write_envelopes
@@ -163,8 +163,8 @@ def _check(replay: Replay, config: Config) -> None:
         reason_number(reason)
     for route in replay.routes:
         if route not in config.routes:
-            known = ", ".join(sorted(config.routes))
-            raise ConfigError(f"route: expected one of the configuration ({known}); got {route!r}")
+            fault = unknown_name("one of the configuration", route, config.routes)
+            raise ConfigError(f"route: {fault}")
     if taken := sorted(_RESERVED & set(replay.columns)):
         raise ConfigError(f"column {taken[0]}: set by the job, so that nothing is sent twice")
     if replay.max_replays < 1:

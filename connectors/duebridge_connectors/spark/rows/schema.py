@@ -11,9 +11,8 @@ from pyspark.sql import types as T  # noqa: N812 - as F for functions
 from pyspark.sql.types import DataType, StructField, StructType
 
 from duebridge.envelope import Properties
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.discovery import target_fields
-from duebridge.ports.settings import did_you_mean
 from duebridge_connectors.spark.rows.column_comments import COMMENTS
 
 Columns: TypeAlias = dict[str, tuple[str, tuple[type[DataType], ...]]]  # shown name, accepted types

@@ -6,8 +6,7 @@ Spark reads them case-insensitively. The names of earlier versions, `due_after`,
 import warnings
 from collections.abc import Iterable, Mapping
 
-from duebridge.errors import ConfigError
-from duebridge.ports.settings import did_you_mean
+from duebridge.errors import ConfigError, did_you_mean
 
 _SPARKS_OWN = {"checkpointlocation"}
 

@@ -15,8 +15,7 @@ import msgspec
 from duebridge.admin.listing import STATES
 from duebridge.config.secrets import masked_url
 from duebridge.durations import parse_duration_ms, parse_instant_ms
-from duebridge.errors import ConfigError, EnvelopeError
-from duebridge.ports.settings import did_you_mean
+from duebridge.errors import ConfigError, EnvelopeError, unlisted_name
 from duebridge.store.actor import MOST_ACTOR
 from duebridge_connectors.spark.source.option_names import OptionNames, spark_name
 
@@ -251,5 +250,4 @@ FORMATS = ("parquet", "csv", "json", "orc", TABLE)
 def check_format(name: str) -> None:
     """Raise `ConfigError` for an input format that no job reads."""
     if name not in FORMATS:
-        known, close = ", ".join(FORMATS), did_you_mean(name, FORMATS)
-        raise ConfigError(f"format: expected one of {known}; got {name!r}{close}")
+        raise ConfigError(f"format: {unlisted_name(name, FORMATS)}")
