@@ -181,8 +181,8 @@ MUTANTS |= {
         CodeEdit(
             INTAKE,
             "IntakeLoop._go_on",
-            "self._store(batch)",
-            "(self.source.settle(batch.arrivals), self._store(batch))",
+            "self._store_batch(batch)",
+            "(self.source.settle(batch.arrivals), self._store_batch(batch))",
         ),
     ),
     "settled_before_its_letter_is_out": Mutant(

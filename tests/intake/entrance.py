@@ -93,19 +93,19 @@ class Entrance:
         self.connection = open_connection(url)
         self.publisher = MemoryPublisher()
         self.queue = MemoryQueue.named(f"q-{self.namespace}")
-        self.kept = StorePositions(self.connection, self.namespace, "in")
-        self.positions = WantedPositions(self.kept)
+        self.stored_positions = StorePositions(self.connection, self.namespace, "in")
+        self.positions = WantedPositions(self.stored_positions)
         self.now_s = 0.0
         self.loop = self._opened()
 
     def _opened(self) -> IntakeLoop:
         plan = source_plan(self.config, "in")
-        storeroom = IntakeStore("in", self.config, self.connection)
+        store = IntakeStore("in", self.config, self.connection)
         return IntakeLoop(
             "in",
             self.config,
             MemorySource(self.queue, plan),
-            storeroom,
+            store,
             LetterBox(self.publisher, DEAD),
             self.positions,
             lambda: self.now_s,
@@ -120,7 +120,7 @@ class Entrance:
         """Return another process of the intake, which reads for itself, as one does of a stream."""
         other = copy(self)
         other.queue = MemoryQueue()
-        other.positions = WantedPositions(self.kept)
+        other.positions = WantedPositions(self.stored_positions)
         other.loop = other._opened()
         return other
 

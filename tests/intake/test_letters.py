@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from duebridge.config.fields import MAX_BODY_BYTES
-from duebridge.intake.kept import kept
+from duebridge.intake.kept import as_dead_envelopes
 from duebridge.intake.requests import RefusedMessage
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.ports.source import Arrival
@@ -224,7 +224,7 @@ def test_letter_that_is_just_too_large_to_be_a_part_is_kept() -> None:
     for room in range(40):
         headers = (("h", b"h" * (MAX_BODY_BYTES - room)),)
         arrival = Arrival(b"x" * (MAX_BODY_BYTES + 1), id="a", headers=headers)
-        parts = kept(RefusedMessage(arrival, "r", Reason.TOO_LARGE, "too large"))
+        parts = as_dead_envelopes(RefusedMessage(arrival, "r", Reason.TOO_LARGE, "too large"))
         whole = b"".join(part.envelope.body or b"" for part in parts)
         assert whole.endswith(b"x" * (MAX_BODY_BYTES + 1))
         assert all(pack(part.envelope) for part in parts)

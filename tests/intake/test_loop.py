@@ -154,14 +154,14 @@ def test_stop_with_two_batches_in_hand_settles_both_and_takes_no_third(entrance:
 def test_batch_that_is_stored_after_give_up_is_settled_though_the_next_is_in_hand(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storeroom = vars(entrance.loop)["_storeroom"]
-    carry_out = storeroom.carry_out
+    store = vars(entrance.loop)["_store"]
+    carry_out = store.carry_out
 
     def carried_out(*given: Any, **named: Any) -> Any:
         entrance.loop.give_up()
         return carry_out(*given, **named)
 
-    monkeypatch.setattr(storeroom, "carry_out", carried_out)
+    monkeypatch.setattr(store, "carry_out", carried_out)
     assert entrance.take(*(placed(number, x_delay=b"5000") for number in range(700))) == 500
     assert len(entrance.queue.settled) == 500
 
@@ -206,13 +206,13 @@ def test_intake_goes_on_after_its_source_raised(
 
 def test_position_of_a_log_that_the_source_asked_for_is_kept(entrance: Entrance) -> None:
     entrance.take(placed(4))
-    assert entrance.kept.read(LOG) is None
+    assert entrance.stored_positions.read(LOG) is None
 
     assert entrance.positions.read(LOG) is None  # as the source of a stream at its connect
     entrance.take(queued("a"), placed(5), placed(6))
-    assert entrance.kept.read(LOG) == 6
+    assert entrance.stored_positions.read(LOG) == 6
     entrance.take(placed(5))
-    assert entrance.kept.read(LOG) == 6
+    assert entrance.stored_positions.read(LOG) == 6
 
 
 def test_declared_message_is_due_where_it_was_meant_for(opened: Opened) -> None:

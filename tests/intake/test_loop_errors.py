@@ -80,8 +80,8 @@ def test_error_of_a_settle_brings_the_messages_again(
 def test_error_of_the_store_after_its_work_revives_nothing(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storeroom = vars(entrance.loop)["_storeroom"]
-    monkeypatch.setattr(storeroom, "carry_out", failing(storeroom.carry_out, 1, after=True))
+    store = vars(entrance.loop)["_store"]
+    monkeypatch.setattr(store, "carry_out", failing(store.carry_out, 1, after=True))
     with pytest.raises(MemoryError):
         entrance.take(queued("a", x_delay=5000))
     assert entrance.route().of("a").cancel("a") == "cancelled"

@@ -24,19 +24,19 @@ _UNSOUND = "?"
 
 
 class IntakeHeaders(NamedTuple):
-    """The headers of an arrival: what stays, the controls by name, and when it is due.
+    """The headers of an arrival: what remains, the controls by name, and when it is due.
 
     Of a repeated control the last one counts, as Kafka's clients read headers; `times` has all.
     """
 
-    kept: Headers
+    remaining: Headers
     controls: dict[str, HeaderValue]
     times: Sequence[tuple[str, HeaderValue]]
 
 
 def read_headers(headers: Headers, *, is_retry: bool) -> IntakeHeaders:
-    """Return the headers of an arrival; raises `MessageRefused` for one that cannot be kept."""
-    kept: list[tuple[str, HeaderValue]] = []
+    """Return the headers of an arrival; raises `MessageRefused` for one that cannot remain."""
+    remaining: list[tuple[str, HeaderValue]] = []
     controls: dict[str, HeaderValue] = {}
     times: list[tuple[str, HeaderValue]] = []
     for header in headers:
@@ -47,7 +47,7 @@ def read_headers(headers: Headers, *, is_retry: bool) -> IntakeHeaders:
                 raise MessageRefused(
                     f"header {shown(name)}: expected a value of AMQP; got {shown(value)}"
                 )
-            kept.append(header)
+            remaining.append(header)
         elif kind == _UNSOUND:
             raise MessageRefused(
                 f"header name: expected up to 255 printable bytes; got {shown(name)}"
@@ -56,7 +56,7 @@ def read_headers(headers: Headers, *, is_retry: bool) -> IntakeHeaders:
             controls[kind] = value
             if kind in TIMES:
                 times.append((kind, value))
-    return IntakeHeaders(tuple(kept), controls, times)
+    return IntakeHeaders(tuple(remaining), controls, times)
 
 
 @lru_cache(maxsize=4096)  # the names recur

@@ -19,7 +19,7 @@ from threading import Event
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError, StoreError
 from duebridge.intake.intake_store import IntakeStore
-from duebridge.intake.kept import kept
+from duebridge.intake.kept import as_dead_envelopes
 from duebridge.intake.letters import LetterBox, LettersHeld
 from duebridge.intake.positions import WantedPositions
 from duebridge.intake.requests import RefusedMessage, Rules
@@ -48,7 +48,7 @@ class IntakeLoop:
         name: str,
         config: Config,
         source: Source,
-        storeroom: IntakeStore,
+        store: IntakeStore,
         letters: LetterBox,
         positions: WantedPositions,
         monotonic: Callable[[], float] = time.monotonic,
@@ -60,7 +60,7 @@ class IntakeLoop:
         self.error = "not connected yet"
         self._config = self._wanted = config
         self._rules = Rules.of(config, config.intakes[name])
-        self._storeroom = storeroom
+        self._store = store
         self._letters = letters
         self._positions = positions
         self._monotonic = monotonic
@@ -96,7 +96,7 @@ class IntakeLoop:
             arrivals = self._receive(wait_s)
             if not arrivals:
                 return None
-            return UnsettledBatch(arrivals, self._rules, self._storeroom, self._monotonic())
+            return UnsettledBatch(arrivals, self._rules, self._store, self._monotonic())
         except Exception:
             self._give_back()
             raise
@@ -115,7 +115,7 @@ class IntakeLoop:
 
     def _go_on(self, batch: UnsettledBatch) -> int:
         try:
-            self._store(batch)
+            self._store_batch(batch)
             if batch is not self._batch:  # the source is lost: all come again
                 return 0
             self._send_letters(batch)
@@ -166,7 +166,7 @@ class IntakeLoop:
     def _let_go(self) -> None:
         self._batch = self._next = self._stored = None
 
-    def _store(self, batch: UnsettledBatch) -> None:
+    def _store_batch(self, batch: UnsettledBatch) -> None:
         if not batch.calls:  # its letters are held
             return
         storing = in_background(partial(self._carry_out, batch), f"intake-{self.name}-store")
@@ -191,7 +191,7 @@ class IntakeLoop:
         while batch.calls:
             call, is_repeated = batch.calls[0], batch.is_repeated
             batch.is_repeated = True  # whatever fails from here on may have been carried out
-            batch.letters += self._storeroom.carry_out(call, is_repeated=is_repeated)
+            batch.letters += self._store.carry_out(call, is_repeated=is_repeated)
             batch.calls.popleft()
             batch.is_repeated = False
             self._stepped_at = self._monotonic()
@@ -202,8 +202,8 @@ class IntakeLoop:
         left = [] if unsent.held is None else unsent.held.left
         self._count_sent(batch.letters, left)
         batch.letters = left
-        batch.kept += [each for refusal in unsent.rejected for each in kept(refusal)]
-        self._storeroom.keep(batch.kept)
+        batch.kept += [each for refusal in unsent.rejected for each in as_dead_envelopes(refusal)]
+        self._store.keep(batch.kept)
         batch.kept = []
         if unsent.held is not None:
             raise unsent.held
@@ -248,7 +248,7 @@ class IntakeLoop:
         if config is not self._config:
             self._config = config
             self._rules = Rules.of(config, config.intakes[self.name])
-            self._storeroom.use(config)
+            self._store.use(config)
 
     # ── for the process ─────────────────────────────────────────────────────────────────────────
 

@@ -216,8 +216,8 @@ class IntakeStore:
     def _envelope(self, request: ScheduleRequest | RefusedMessage) -> Envelope:
         if isinstance(request, ScheduleRequest):
             return request.envelope
-        kept_open = request.id or stored_id(request.arrival, replace=self._is_replacing)
-        return Envelope(id=kept_open, body=None, due=NOW)
+        placeholder_id = request.id or stored_id(request.arrival, replace=self._is_replacing)
+        return Envelope(id=placeholder_id, body=None, due=NOW)
 
     def _places(self, run: Run) -> Sequence[LogPosition | None]:
         """Return the places of a run's messages, none at all where no message has one."""

@@ -23,7 +23,7 @@ PART = "x-dlq-part"
 HASH_BYTES = 8
 
 
-def kept(refusal: RefusedMessage) -> list[KeptMessage]:
+def as_dead_envelopes(refusal: RefusedMessage) -> list[KeptMessage]:
     """Return the envelopes that keep a refused message whole; the same ids at each redelivery.
 
     One, or where it is too large several, whose header `x-dlq-part` counts them: `1/3`. A message

@@ -79,13 +79,13 @@ class IntakeRunner:
         if target.broker not in self._publishers:
             publisher = self._publishers[target.broker] = open_publisher(config, target.broker)
             stack.callback(publisher.close)
-        kept = StorePositions(self._connection, config.store.namespace, name, REPEAT_FOR_S)
-        positions = WantedPositions(kept)
+        stored = StorePositions(self._connection, config.store.namespace, name, REPEAT_FOR_S)
+        positions = WantedPositions(stored)
         source = self._open_source(plan, positions)
         stack.callback(source.close)
-        storeroom = IntakeStore(name, config, self._connection, self._tracing)
+        store = IntakeStore(name, config, self._connection, self._tracing)
         letters = LetterBox(self._publishers[target.broker], target)
-        return IntakeLoop(name, config, source, storeroom, letters, positions)
+        return IntakeLoop(name, config, source, store, letters, positions)
 
     def _open_source(self, plan: SourcePlan, positions: WantedPositions) -> Source:
         with using(self._config, plan.broker) as kind:

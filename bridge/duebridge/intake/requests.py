@@ -165,7 +165,7 @@ def _envelope(
     reading: IntakeHeaders,
     id: str,  # noqa: A002 - the field's public name
 ) -> Envelope:
-    headers, controls = reading.kept, reading.controls
+    headers, controls = reading.remaining, reading.controls
     round_ = None
     if rules.to == "origin":
         round_ = next_round(arrival, reading, route.retry)

@@ -16,12 +16,12 @@ class UnsettledBatch:
     """
 
     def __init__(
-        self, arrivals: Sequence[Arrival], rules: Rules, storeroom: IntakeStore, began: float
+        self, arrivals: Sequence[Arrival], rules: Rules, store: IntakeStore, began: float
     ) -> None:
         requests = [read_arrival(rules, arrival) for arrival in arrivals]
         self.arrivals = arrivals
         self.began = began
-        self.calls: deque[Call] = deque(storeroom.calls(requests))
+        self.calls: deque[Call] = deque(store.calls(requests))
         self.is_repeated = False
         # Those with a place come back from the step that keeps it.
         refused = (each for each in requests if isinstance(each, RefusedMessage))
