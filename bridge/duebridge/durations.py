@@ -101,6 +101,22 @@ def parse_instant_ms(value: object, name: str = "at") -> int:
     return ms
 
 
+def two_units(ms: int, units: str = "wdhms") -> list[str]:
+    """Return a duration by its largest unit and the next one; what is below them is cut off.
+
+    >>> two_units(3_725_000), two_units(3_605_000), two_units(900)
+    (['1h', '2m'], ['1h'], [])
+    """
+    parts: list[str] = []
+    for unit in units:
+        count, ms = divmod(ms, MS_PER_UNIT[unit])
+        if count or parts:
+            parts.append(f"{count}{unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return [part for part in parts if part]
+
+
 def format_ms(ms: int) -> str:
     """Return the shortest exact duration text.
 

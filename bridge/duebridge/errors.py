@@ -15,8 +15,10 @@ BridgeError
         └── RecordTooNew a newer duebridge wrote it; leave it to a newer worker
 """
 
+import traceback
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 
@@ -132,6 +134,15 @@ def shown(value: object) -> str:
     except Exception:
         return f"a value of type {type(value).__name__} that cannot be shown"
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def place_of(error: BaseException) -> str:
+    """Return `FILE:LINE` of what raised an error: of a defect, whose message could quote a secret.
+
+    `error` has been raised.
+    """
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(place.filename).name}:{place.lineno}"
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -15,7 +15,15 @@ from msgspec import UNSET, UnsetType
 from msgspec.msgpack import Ext
 
 from duebridge.amqp_fields import shown_field
-from duebridge.envelope import Envelope, HeaderValue, Properties, Target, target_of, unknown_field
+from duebridge.envelope import (
+    JSON,
+    Envelope,
+    HeaderValue,
+    Properties,
+    Target,
+    target_of,
+    unknown_field,
+)
 from duebridge.errors import EnvelopeError, shown
 from duebridge.instants import parse_at, parse_expires
 
@@ -153,7 +161,7 @@ def _body(line: EnvelopeLine, given: dict[str, Any]) -> bytes | None:
         got = " and ".join(found) or "none"
         raise EnvelopeError(f"body: expected exactly one of {', '.join(BODIES)}; got {got}")
     if not isinstance(line.json, UnsetType):
-        given["content_type"] = line.content_type or "application/json"
+        given["content_type"] = line.content_type or JSON
         return bytes(line.json)
     if not isinstance(line.body_base64, UnsetType):
         return _decoded(line.body_base64)

@@ -7,6 +7,8 @@ import msgspec
 from duebridge.admin.held import HeldStats
 from duebridge.store.wire.poll import Stats
 
+LATE_MS = 60_000
+
 
 class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """A route's envelopes by state, over all its shards; `ready` includes suspects.
@@ -36,6 +38,11 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     def waiting(self) -> int:
         """The number of envelopes still to be delivered."""
         return self.pending + self.ready + self.unack + self.retry
+
+    @property
+    def is_late(self) -> bool:
+        """Whether an undelivered envelope has been due for more than a minute."""
+        return self.oldest_due_age_ms > LATE_MS
 
 
 def summed(name: str, found: Sequence[Stats], *, configured: bool) -> RouteStats:

@@ -12,9 +12,7 @@
 | 130 | interrupted |
 """
 
-import traceback
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -28,11 +26,12 @@ from duebridge.errors import (
     JobFailed,
     StoreError,
     StoreUnavailable,
+    place_of,
     shown,
 )
 from duebridge.ports.publisher import BrokerUnavailable
 
-DONE, NO, USAGE, STORE, BROKER, UNKNOWN, DEFECT, INTERRUPTED = 0, 1, 2, 3, 4, 5, 70, 130
+DONE, NO, USAGE, STORE, BROKER, UNKNOWN, DEFECT = 0, 1, 2, 3, 4, 5, 70
 
 _CODES: dict[type[Exception], int] = {
     typer.TyperException: USAGE,
@@ -130,6 +129,5 @@ def _bad_value(error: typer.TyperException, details: Mapping[str, Any]) -> str:
 
 def _defect_line(error: Exception) -> str:
     """Return the place of a defect, without its message, which could quote a secret."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}:{place.lineno}"
+    where = place_of(error)
     return f"a defect in duebridge: {type(error).__name__} at {where}; please report it"

@@ -9,8 +9,8 @@ import typer
 from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 
-from duebridge.cli import quiet_interrupts
-from duebridge.cli.exits import BROKER, DONE, INTERRUPTED, NO, STORE, USAGE
+from duebridge.cli import INTERRUPTED, quiet_interrupts
+from duebridge.cli.exits import BROKER, DONE, NO, STORE, USAGE
 
 GROUP = "duebridge.commands"  # entry points: a typer.Typer each, by the name of the command
 

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from duebridge.durations import two_units
+
 WIDTH = 80  # columns that everything here fits
 LABEL = {"hour": "%H:%M", "day": "%H:%M", "week": "%a %H:%M"}
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = " ..::--=#"
 _UNITS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
-_AGES = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 class PlotCharacters(NamedTuple):
@@ -107,15 +108,7 @@ def age(ms: int) -> str:
     """
     if ms <= 0:
         return "-"
-    left = ms // 1000
-    parts: list[str] = []
-    for seconds, unit in _AGES:
-        count, left = divmod(left, seconds)
-        if count or parts:
-            parts.append(f"{count}{unit}" if count else "")
-        if len(parts) == 2:
-            break
-    return "".join(parts) or "<1s"
+    return "".join(two_units(ms)) or "<1s"
 
 
 def cut(text: str, width: int, marks: PlotCharacters) -> str:

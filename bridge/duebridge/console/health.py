@@ -8,8 +8,6 @@ from duebridge.console.words import plural, span
 from duebridge.envelope import Target
 from duebridge.store.workers import WorkerRecord
 
-LATE_MS = 60_000
-
 
 class Health(NamedTuple):
     """A route's word, its tone (ok, warn, bad or empty) and why."""
@@ -30,7 +28,7 @@ def health(stats: RouteStats, workers: list[WorkerRecord] | None) -> Health:
             return Health("no worker", "bad", "envelopes are due and no worker serves this route")
         if stats.waiting:
             return Health("no worker", "warn", "no worker serves this route")
-    if stats.oldest_due_age_ms > LATE_MS:
+    if stats.is_late:
         why = f"the oldest due envelope waits for {span(stats.oldest_due_age_ms)}"
         return Health("late", "warn", why)
     if stats.waiting:

@@ -25,12 +25,12 @@ from duebridge.console.sessions import COOKIE, Session
 from duebridge.console.visit import (
     PATHS,
     Console,
-    PageError,
     Visit,
     refusal_of,
     shown_error,
     with_session,
 )
+from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 
 Page: TypeAlias = Callable[[Visit], Awaitable[Response]]
@@ -103,7 +103,7 @@ def _check_host(console: Console, request: Request) -> None:
     """Refuse a foreign name for a console that asks for no token: a page could rebind its own."""
     if console.site.tokens.is_open and request.url.hostname not in LOOPBACK:
         text = f"Host: expected localhost, or 127.0.0.1; got {request.url.hostname!r}"
-        raise PageError(421, "Another name", text)
+        raise ProblemError(421, "Another name", text)
 
 
 def _session_of(console: Console, request: Request) -> tuple[Session | None, bool]:
@@ -147,7 +147,9 @@ async def _write(page: Page, console: Console, request: Request) -> Response:
     visit.form = await read_form(request, console.site.config)
     if not _is_same_origin(request) or not session.proves(visit.form.get("proof", "")):
         text = "The form was made for another session: nothing was changed. Load the page again."
-        return visit.page("error.html", "", 403, error=PageError(403, "Not sent from here", text))
+        return visit.page(
+            "error.html", "", 403, error=ProblemError(403, "Not sent from here", text)
+        )
     return await _answered(page, visit)
 
 
@@ -155,7 +157,7 @@ async def _answered(page: Page, visit: Visit) -> Response:
     try:
         if not visit.session.token.may("read"):
             text = f"The token {visit.session.token.name} has neither scope read nor operate."
-            raise PageError(403, "Nothing to see", text)
+            raise ProblemError(403, "Nothing to see", text)
         return await page(visit)
     except Exception as error:
         told = refusal_of(error)
@@ -186,7 +188,7 @@ async def _show_door(console: Console, request: Request) -> Response:
 
 async def _open_door(console: Console, request: Request) -> Response:
     if not _is_same_origin(request):
-        raise PageError(403, "Not sent from here", "The form was sent by another site.")
+        raise ProblemError(403, "Not sent from here", "The form was sent by another site.")
     return await door.open_for(console, request)
 
 

@@ -45,19 +45,6 @@ def link(page: str, **query: object) -> str:
     return PATHS[page] + (f"?{urlencode(given, errors='surrogatepass')}" if given else "")
 
 
-class PageError(Exception):
-    """A request that a page answers with a no: the status, and what to tell a person."""
-
-    def __init__(
-        self, status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.title = title
-        self.detail = detail
-        self.headers = headers or {}
-
-
 class Console:
     """The site, sessions and templates that every visit shares."""
 
@@ -116,11 +103,11 @@ class Visit:
         return route
 
     def operable(self, route: str) -> str:
-        """Return the route's name; raises `PageError` for one that the person may not change."""
+        """Return the route's name; raises `ProblemError` for one that the person may not change."""
         if not self.may_operate(self.readable(route)):
             name = self.session.token.name
             text = f"The token {name} may look at route {route}, and change nothing."
-            raise PageError(403, "Read only", text)
+            raise ProblemError(403, "Read only", text)
         return route
 
     def route_names(self) -> list[str]:
@@ -160,28 +147,26 @@ def with_session(response: Response, session: Session, request: Request) -> Resp
     return response
 
 
-def refusal_of(error: Exception) -> PageError:
+def refusal_of(error: Exception) -> ProblemError:
     """Return the page's text for an error; raises the error again if it is a defect."""
     match error:
-        case PageError():
-            return error
         case ProblemError():
-            return PageError(error.status, error.title, error.detail, error.headers)
+            return error
         case UnknownRoute():
             text = "Neither the configuration nor the store has it, or this token may not see it."
-            return PageError(404, "No such route", text)
+            return ProblemError(404, "No such route", text)
         case EnvelopeError():
-            return PageError(422, "That does not work", str(error))
+            return ProblemError(422, "That does not work", str(error))
         case StoreUnavailable():
-            return PageError(503, "The delay store is away", str(error))
+            return ProblemError(503, "The delay store is away", str(error))
         case StoreError():
-            return PageError(503, "The delay store refused", str(error))
+            return ProblemError(503, "The delay store refused", str(error))
         case BridgeError():
-            return PageError(500, "That failed", str(error))
+            return ProblemError(500, "That failed", str(error))
     raise error
 
 
-def shown_error(console: Console, error: PageError, query: Mapping[str, str]) -> Response:
+def shown_error(console: Console, error: ProblemError, query: Mapping[str, str]) -> Response:
     """Return the page of an error for who has no session yet."""
     next_ = query.get("next", "")
     response = console.render("bare.html", error.status, error=error, next=next_)

@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from duebridge.durations import two_units
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 _MOST_MS = 253_402_300_799_999  # the last instant that a calendar of four digits has
 KIB = 1024
 
@@ -17,15 +18,7 @@ def span(ms: int | float) -> str:
     seconds = max(0, ms) / 1000
     if seconds < 10:
         return f"{seconds:.1f} s" if seconds else "0 s"
-    left = int(seconds)
-    parts: list[str] = []
-    for size, unit in _UNITS:
-        count, left = divmod(left, size)
-        if count or parts:
-            parts.append(f"{count}{unit}" if count else "")
-        if len(parts) == 2:
-            break
-    return " ".join(filter(None, parts))
+    return " ".join(two_units(int(ms), "dhms"))
 
 
 def instant(epoch_ms: int) -> str:

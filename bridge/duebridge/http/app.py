@@ -11,13 +11,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from duebridge.envelope import JSON
 from duebridge.errors import BridgeError
 from duebridge.http.access import Rates
 from duebridge.http.batcher import ScheduleBatcher
 from duebridge.http.endpoints import envelopes, probes, readings
 from duebridge.http.guard import Guard
 from duebridge.http.openapi import description
-from duebridge.http.operations import JSON, AppContext, Operation, route_of
+from duebridge.http.operations import AppContext, Operation, route_of
 from duebridge.http.problems import ProblemError, log_defect, of_error
 from duebridge.http.site import Site
 

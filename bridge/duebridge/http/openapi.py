@@ -8,14 +8,14 @@ import msgspec
 
 from duebridge.admin.route_stats import RouteStats
 from duebridge.durations import DURATION_PATTERN
-from duebridge.envelope import SHORT_BYTES, Target
+from duebridge.envelope import JSON, SHORT_BYTES, Target
 from duebridge.http.bodies import MERGE_PATCH
 from duebridge.http.endpoints import cloud_events, keys
 from duebridge.http.endpoints.envelopes import ON_CONFLICT, Change, Move
 from duebridge.http.endpoints.lines import LINES, LineReceipt
 from duebridge.http.endpoints.readings import BUCKETS, HORIZONS, MOST_BUCKETS, Histogram, Routes
 from duebridge.http.examples import EXAMPLES
-from duebridge.http.operations import JSON, Operation
+from duebridge.http.operations import Operation, written_path
 from duebridge.http.problems import PROBLEM, Problem
 from duebridge.jsonl import EnvelopeLine
 from duebridge.receipt import Known, Receipt
@@ -160,7 +160,7 @@ def description(operations: Mapping[str, Mapping[str, Operation]]) -> Schema:
         },
         "security": [{"token": []}],
         "paths": {
-            written(path): {
+            written_path(path): {
                 method.lower(): _operation(path, operation) for method, operation in methods.items()
             }
             for path, methods in operations.items()
@@ -170,11 +170,6 @@ def description(operations: Mapping[str, Mapping[str, Operation]]) -> Schema:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-def written(path: str) -> str:
-    """Return a path as people read it."""
-    return path.replace(":path}", "}")
 
 
 def _tighten(schema: Schema, rules: list[list[Schema]]) -> None:

@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from duebridge.envelope import target_as_dict
+from duebridge.envelope import JSON, target_as_dict
 from duebridge.errors import UnknownRoute, unknown_name
 from duebridge.http.access import Rates, check_may, token_of
 from duebridge.http.batcher import ScheduleBatcher
@@ -22,7 +22,6 @@ from duebridge.scheduling.route_scheduler import find_route
 
 Choice = TypeVar("Choice", bound=str)
 
-JSON = "application/json"
 _encode = msgspec.json.Encoder(enc_hook=target_as_dict).encode
 
 
@@ -63,7 +62,7 @@ class Endpoint:
     """
 
     def __init__(self, path: str, context: AppContext, methods: Mapping[str, Operation]) -> None:
-        self._path = path.replace(":path}", "}")
+        self._path = written_path(path)
         self._context = context
         self._methods = methods
 
@@ -88,6 +87,11 @@ class Endpoint:
             return await operation.handler(AuthorizedCall(request, token, name, *self._context))
         except UnknownRoute:
             raise _unknown_route(name, token, self._context.site.config.routes) from None
+
+
+def written_path(path: str) -> str:
+    """Return a path as people read it."""
+    return path.replace(":path}", "}")
 
 
 def route_of(path: str, context: AppContext, methods: Mapping[str, Operation]) -> Route:

@@ -1,9 +1,7 @@
 """Answers that say no, as RFC 9457 has them, in the words of our errors."""
 
-import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +17,7 @@ from duebridge.errors import (
     StoreUnavailable,
     StoreUnfit,
     UnknownRoute,
+    place_of,
 )
 
 PROBLEM = "application/problem+json"
@@ -91,9 +90,7 @@ def refusal_of(error: Exception) -> ProblemError:
 
 def log_defect(error: Exception) -> None:
     """Log where a defect is, without its message, which could quote an id or a body."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}:{place.lineno}"
-    log.error("http_defect", error=type(error).__name__, where=where)
+    log.error("http_defect", error=type(error).__name__, where=place_of(error))
 
 
 # The first that fits decides.

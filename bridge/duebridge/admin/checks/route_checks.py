@@ -16,7 +16,6 @@ from duebridge.store.workers import WorkerRecord
 
 SHARD_PENDING = 1_000_000  # the intended size of a shard
 CLUSTER_SHARD_PENDING = 100_000  # on a Cluster: a shard stands still while its slot migrates
-LATE_MS = 60_000
 UNHEARD_MS = 5_000  # the time a starting worker may take
 
 
@@ -169,7 +168,7 @@ def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Find
     if listeners == 0 and age_ms > UNHEARD_MS:
         found = f"{text}, and no worker serves this route"
         yield failure(FindingSubject.ROUTE, place, found, "start one: duebridge run")
-    elif age_ms > LATE_MS:
+    elif route.is_late:
         remedy = "see the workers' logs and the findings about the broker; or start more workers"
         yield warning(FindingSubject.ROUTE, place, text, remedy)
     elif listeners == 0 and route.pending + route.ready + route.retry:

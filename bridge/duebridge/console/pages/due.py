@@ -1,17 +1,17 @@
 """The forecast of the next hour, day or week: due envelopes, and whether they will be late."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from starlette.responses import Response
 
 from duebridge.admin.forecast import Forecast, forecast
+from duebridge.admin.histogram import Horizon
 from duebridge.console.charts import Chart, forecast_chart
 from duebridge.console.forms import choice
 from duebridge.console.visit import Visit
 
-Horizon = Literal["hour", "day", "week"]
 MOST_ROUTES = 8  # on one page
-LATE_MS = 1_000  # a wait below it is nothing to tell
+TOLD_FROM_MS = 1_000  # a shorter wait is nothing to tell
 
 
 class ForecastChart(NamedTuple):
@@ -28,7 +28,7 @@ class ForecastChart(NamedTuple):
     @property
     def is_late(self) -> bool:
         """Whether envelopes are to wait beyond their due instant."""
-        return (self.forecast.late_ms or 0) >= LATE_MS
+        return (self.forecast.late_ms or 0) >= TOLD_FROM_MS
 
 
 async def page(visit: Visit) -> Response:

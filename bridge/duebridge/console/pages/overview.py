@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from duebridge.admin.held import HeldStats, stopped_lanes
 from duebridge.admin.histogram import due_histogram, edges
+from duebridge.admin.listing import STATES
 from duebridge.admin.operator import Operator
 from duebridge.admin.rates import RouteRates, rates
 from duebridge.admin.route_stats import RouteStats
@@ -14,8 +15,6 @@ from duebridge.console.charts import Chart, due_chart
 from duebridge.console.health import Health, health
 from duebridge.console.visit import Visit
 from duebridge.store.workers import WorkerRecord
-
-STATES = ("pending", "ready", "unack", "retry", "dead")
 
 
 class RouteRow(NamedTuple):

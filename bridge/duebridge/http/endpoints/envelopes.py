@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from duebridge.cold_rows import ColdRows
-from duebridge.envelope import Envelope, checked_id, due_instant, unknown_field
+from duebridge.envelope import JSON, Envelope, checked_id, due_instant, unknown_field
 from duebridge.errors import EnvelopeError, StoreUnavailable
 from duebridge.http.batcher import BatchKey
 from duebridge.http.bodies import (
@@ -20,7 +20,7 @@ from duebridge.http.bodies import (
 )
 from duebridge.http.endpoints import cloud_events, keys
 from duebridge.http.endpoints.lines import LINES, Lines
-from duebridge.http.operations import JSON, AuthorizedCall, answer, query_choice
+from duebridge.http.operations import AuthorizedCall, answer, query_choice
 from duebridge.http.problems import ProblemError
 from duebridge.instants import parse_at
 from duebridge.jsonl import members, parse_line

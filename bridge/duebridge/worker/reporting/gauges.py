@@ -17,7 +17,7 @@ from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 from duebridge.telemetry.metrics import build_info, lateness
 from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.reporting.probes import oldest_due_age_ms
-from duebridge.worker.reporting.status import MOST_HELD, held_targets, since_ms
+from duebridge.worker.reporting.status import held_longest, held_targets
 from duebridge.worker.reporting.store_monitor import StoreMonitor
 from duebridge.worker.shard import ShardView
 
@@ -155,7 +155,7 @@ def _held(views: Sequence[tuple[ShardView, list[str]]], lanes: Iterable[Lane]) -
     names = {name for each in held for name in each.target_of}
     for view, labels in views:
         route.add_metric(labels, int(view.route.name in names))
-    for each in sorted(held, key=since_ms)[:MOST_HELD]:
+    for each in held_longest(held):
         target_labels = [each.broker, each.target[:MOST_LABEL], each.role]
         target.add_metric(target_labels, 1)
         since.add_metric(target_labels, -each.since_ms / 1000)  # before `now_ms`, which is 0

@@ -8,8 +8,9 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
+from operator import attrgetter
 
 from duebridge.errors import StoreUnavailable
 from duebridge.store.workers import (
@@ -39,9 +40,9 @@ def held_targets(lane: Lane, views: Sequence[ShardView], now_ms: int) -> list[He
         return list(_held(lane, views, now_ms))
 
 
-def since_ms(held: HeldTarget) -> int:
-    """Return the key that sorts held targets, longest first."""
-    return held.since_ms
+def held_longest(held: Iterable[HeldTarget]) -> list[HeldTarget]:
+    """Return the targets that are shown, those held longest first."""
+    return sorted(held, key=attrgetter("since_ms"))[:MOST_HELD]
 
 
 def _held(lane: Lane, views: Sequence[ShardView], now_ms: int) -> Iterator[HeldTarget]:
@@ -150,7 +151,7 @@ class StatusWriter:
             started_at_ms=self._started_at_ms,
             at_ms=now_ms,
             lanes=tuple(map(_lane_record, lanes)),
-            held=tuple(sorted(held, key=since_ms)[:MOST_HELD]),
+            held=tuple(held_longest(held)),
             routes=tuple(dict.fromkeys(view.route.name for view in views)),
             intakes=tuple(self._intakes()),
         )

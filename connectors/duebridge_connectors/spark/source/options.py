@@ -6,7 +6,6 @@ contains a password is refused without being shown.
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
@@ -16,6 +15,7 @@ from duebridge.admin.listing import STATES
 from duebridge.config.secrets import masked_url
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import ConfigError, EnvelopeError, unlisted_name
+from duebridge.instants import parse_at
 from duebridge.store.actor import MOST_ACTOR
 from duebridge_connectors.spark.source.option_names import OptionNames, spark_name
 
@@ -81,13 +81,7 @@ def _duration(text: str, name: str) -> int:
 
 
 def _instant(text: str, name: str) -> int:
-    if text.isascii() and text.isdigit():
-        return parse_instant_ms(int(text), name)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError("RFC 3339 with an offset, or epoch milliseconds") from None
-    return parse_instant_ms(at, name)
+    return parse_instant_ms(parse_at(text, name), name)
 
 
 def given_path(text: str, _: str = "") -> str:
