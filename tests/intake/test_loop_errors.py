@@ -109,6 +109,19 @@ def test_right_that_is_gone_at_the_settle_is_said_and_the_messages_come_again(
     assert entrance.loop.record().error == ""
 
 
+def test_error_before_a_rejected_letter_is_kept_loses_nothing(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from duebridge.intake.kept import as_dead_envelopes
+
+    rejected = Outcome(Verdict.REJECTED, Reason.TOO_LARGE, "E", "over 1 MiB")
+    entrance.publisher.script(lambda _: rejected)
+    monkeypatch.setattr(f"{LOOP}.as_dead_envelopes", failing(as_dead_envelopes, 2))
+    bad = [queued(each, x_delay="soon") for each in "ab"]
+    assert taken_in(entrance, *bad) == ["a", "b"]
+    assert [each.id.partition("~")[0] for each in entrance.dead()] == ["a", "b"]
+
+
 def test_letters_that_are_held_are_said_once_the_store_is_back(tmp_path: Path) -> None:
     node = server(tmp_path / "redis", "--appendonly", "yes")
     node.start()

@@ -200,9 +200,9 @@ class IntakeLoop:
         batch.letters = self._positions.unsettled(batch.letters)
         unsent = self._letters.send(batch.letters)
         left = [] if unsent.held is None else unsent.held.left
-        self._count_sent(batch.letters, left)
-        batch.letters = left
         batch.kept += [each for refusal in unsent.rejected for each in as_dead_envelopes(refusal)]
+        sent, batch.letters = batch.letters, left
+        self._count_sent(sent, left)
         self._store.keep(batch.kept)
         batch.kept = []
         if unsent.held is not None:
