@@ -123,6 +123,9 @@ DEFAULTS_S = (SETTINGS.drain + SETTINGS.publish_deadline) // 1000
         ({"drain": "1500ms", "publish_deadline": "2.5s"}, 2 + 3 + 10),
         ({"drain": "2m", "publish_deadline": "15s"}, 120 + 15 + 10),
         ({"drain": "1h"}, 3600 + 15 + 10),
+        ({"drain": "1m30s"}, 90 + 15 + 10),
+        ({"drain": "1w1d1h1m1.5s500ms"}, 694_862 + 15 + 10),
+        ({"publish_deadline": "1m30s"}, 20 + 90 + 10),
     ],
 )
 def test_grace_period_follows_the_worker_settings(
@@ -136,6 +139,12 @@ def test_grace_period_that_is_too_short_is_refused(chart: Chart) -> None:
     with pytest.raises(ChartRefused, match=r"terminationGracePeriodSeconds: expected at least 35"):
         chart.given({"terminationGracePeriodSeconds": 34})
     assert grace_s(chart.given({"terminationGracePeriodSeconds": 35})) == 35
+
+
+def test_grace_period_below_a_duration_of_several_parts_is_refused(chart: Chart) -> None:
+    given = {"config.worker": {"drain": "1m30s"}, "terminationGracePeriodSeconds": 104}
+    with pytest.raises(ChartRefused, match=r"expected at least 105 \(worker.drain 1m30s"):
+        chart.given(given)
 
 
 def test_grace_period_of_settings_by_reference_has_to_be_given(chart: Chart) -> None:

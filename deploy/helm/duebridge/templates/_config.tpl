@@ -32,10 +32,14 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* A duration such as 1.5m as whole seconds, rounded up. */ -}}
+{{- /* A duration such as 1h30m or 1.5m as whole seconds, rounded up: all its parts. */ -}}
 {{- define "duebridge.seconds" -}}
-{{- $factors := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 -}}
-{{- mulf (regexFind "[0-9.]+" .) (get $factors (regexFind "[a-z]+" .)) | ceil | int -}}
+{{- $factors := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 "w" 604800.0 -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+(ms|[wdhms])" . -1 -}}
+  {{- $sum = addf $sum (mulf (regexFind "[0-9.]+" .) (get $factors (regexFind "[a-z]+" .))) -}}
+{{- end -}}
+{{- $sum | ceil | int -}}
 {{- end -}}
 
 {{- /* Drain, then what a publish that began just before may take: less would cut a message off. */ -}}
