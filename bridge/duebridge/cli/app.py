@@ -177,7 +177,7 @@ class RootGroup(LazyGroup):
                 "duebridge ls reminders --due-before 1h --output json"
                 " | duebridge cancel reminders -",
                 "duebridge cancel reminders - --ended-since 2026-01-31T09:00:00Z < journal.jsonl",
-                no="an id is in flight, dead or unknown",
+                no="an id is in flight, dead or unknown, or a line is refused",
             ),
             "reschedule": _command(
                 "envelopes:reschedule",

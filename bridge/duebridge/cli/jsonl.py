@@ -1,7 +1,7 @@
 """JSON lines on standard input: in batches, ids to cancel, and the file of refused lines."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -72,15 +72,20 @@ def read_batches(stream: BufferedReader, size: int) -> Iterator[list[Line]]:
         yield [Line(number, rest)]
 
 
-def read_ids(wanted: IdFilter) -> Iterator[str]:
+def read_ids(wanted: IdFilter, refuse: Callable[[str], None]) -> Iterator[str]:
     """Yield the ids of the selected lines as they arrive.
 
-    Raises `EnvelopeError` at a line that is not such an object; earlier ids were yielded.
+    `refuse` is told of each line that is not such an object; it stops no other.
     """
     with opened_stdin() as stream:
         for lines in read_batches(stream, ID_LINES):
             for line in lines:
-                if wanted.has(found := _id_line(line)):
+                try:
+                    found = _id_line(line)
+                except EnvelopeError as error:
+                    refuse(str(error))
+                    continue
+                if wanted.has(found):
                     yield found.id
 
 

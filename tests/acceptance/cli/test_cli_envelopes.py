@@ -245,7 +245,7 @@ def test_cancel_of_many_takes_what_ls_and_events_print(duebridge: Command) -> No
     [
         ('{"id": "a", "route": "reminders"}\n\n', 0, "", "no line\n"),
         ('{"id": "a"}', 0, "cancelled  a\n", "1 cancelled\n"),
-        ('{"id": "a"}\na\n', 2, "cancelled  a\n", "line 2: expected an object with an id, such as"),
+        ('{"id": "a"}\na\n', 1, "cancelled  a\n", "line 2: expected an object with an id, such as"),
     ],
     ids=["another route", "this route", "no line"],
 )
@@ -273,3 +273,23 @@ def test_cancel_of_many_ended_since_takes_only_what_ended_then_or_later(duebridg
     assert (done.code, done.err) == (0, "5 cancelled\n")
     listed = duebridge("ls", "invoices", "--output", "json").json_lines()
     assert {each["id"] for each in listed} == {"accepted", "retried", "early"}
+
+
+def test_cancel_of_many_with_damaged_lines_names_them_and_cancels_the_others(
+    duebridge: Command,
+) -> None:
+    new = [json.dumps({"id": name, "body": "", "delay": "1h"}) for name in ("a", "b", "c")]
+    duebridge("send", "invoices", "-", "--jsonl", stdin="\n".join(new).encode())
+    lines = [
+        json.dumps({"kind": "delivered", "at_ms": ENDED_MS, "route": "invoices", "id": name})
+        for name in ("a", "b", "c")
+    ]
+    lines[1:1] = [lines[0][:40], lines[0][:30] + lines[1], "5"]
+    words = ("cancel", "invoices", "-", "--ended-since", "2026-01-01T00:00:00Z")
+    done = duebridge(*words, stdin="\n".join(lines).encode())
+    assert (done.code, done.out) == (1, "cancelled  a\ncancelled  b\ncancelled  c\n")
+    *named, counts = done.err.splitlines()
+    assert [each.partition(": expected an object with an id")[0] for each in named] == [
+        "line 2", "line 3", "line 4",
+    ]  # fmt: skip
+    assert counts == "3 cancelled, 3 refused"

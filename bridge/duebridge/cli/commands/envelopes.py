@@ -77,7 +77,8 @@ def cancel(
 
     The status "cancelled" means that it will never be delivered. Exits 1 if one is in flight,
     dead or unknown. With - as the id, standard input has an object with an "id" on each line, as
-    ls and events print them with --output json; lines of other routes are skipped. --ended-since
+    ls and events print them with --output json; lines of other routes are skipped. A line that is
+    no such object is reported, makes the exit code 1, and does not stop the others. --ended-since
     cleans up a restored store: it cancels the envelopes that ended after the backup.
     """
     from duebridge.scheduling.route_scheduler import find_route
@@ -87,10 +88,15 @@ def cancel(
         raise EnvelopeError("--ended-since: expected - as the id, for standard input")
     since = None if ended_since is None else parse_instant_ms(ended_since, "--ended-since")
     counts: Counter[str] = Counter()
+
+    def refuse(why: str) -> None:
+        counts["refused"] += 1
+        complain(why)
+
     settings = load(context, config)
     find_route(settings, route)
     with opened_producer(settings) as producer:
-        for one_id in read_ids(IdFilter(route, since)) if is_many else (envelope_id,):
+        for one_id in read_ids(IdFilter(route, since), refuse) if is_many else (envelope_id,):
             status = producer.cancel(route, one_id)
             counts[status] += 1
             _show_answer(StatusAnswer(one_id, route, status), output)
