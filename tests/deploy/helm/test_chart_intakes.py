@@ -125,8 +125,14 @@ def test_intake_without_scaling_has_as_many_pods_as_it_says(chart: Chart) -> Non
     ("values", "named"),
     [
         ({"intakeWorkers": {"a": {"replicas": 0}}}, "intakeWorkers/a/replicas"),
-        ({"intakeWorkers": {"a": {"min": 3, "max": 2}}}, r"intakeWorkers\.a\.max: expected"),
-        ({"intakeWorkers": {"n" * 40: {}}}, r"intakeWorkers\.n+: expected at most 52"),
+        (
+            {"intakeWorkers": {"a": {"intake": "plugin", "min": 3, "max": 2}}},
+            r"intakeWorkers\.a\.max: expected",
+        ),
+        (
+            {"intakeWorkers": {"n" * 40: {"intake": "plugin"}}},
+            r"intakeWorkers\.n+: expected at most 52",
+        ),
     ],
 )
 def test_wrong_intake_worker_is_refused_by_its_place(
@@ -134,3 +140,21 @@ def test_wrong_intake_worker_is_refused_by_its_place(
 ) -> None:
     with pytest.raises(ChartRefused, match=named):
         chart.given(values, mode="intakes")
+
+
+@pytest.mark.parametrize(
+    ("worker", "got"), [({"plugins": {}}, "plugins"), ({"own": {"intake": "retries"}}, "retries")]
+)
+def test_intake_worker_of_an_intake_that_is_not_there_is_refused_naming_those_that_are(
+    chart: Chart, worker: dict[str, object], got: str
+) -> None:
+    [key] = worker
+    there = rf"expected an intake of config\.intakes, which has orders\.retries, plugin; got {got}"
+    with pytest.raises(ChartRefused, match=rf"intakeWorkers\.{key}: {there}"):
+        chart.given({"intakeWorkers": worker}, mode="intakes")
+
+
+def test_intake_worker_beside_a_config_map_of_its_own_may_have_any_name(chart: Chart) -> None:
+    rendered = chart.given({"intakeWorkers": {"theirs": {}}}, mode="existing-config")
+    args = container_of(rendered, "Deployment", "demo-duebridge-theirs")["args"]
+    assert args[-2:] == ["--only", "intake:theirs"]

@@ -87,6 +87,11 @@ def test_least_number_of_pods_is_kept_if_one_of_them_may_go(chart: Chart, least:
     assert "maxUnavailable" not in spec
 
 
+INTAKE_A = {
+    "config.intakes.a": {"source": {"broker": "orders", "topic": "a"}, "route": "reminders"}
+}
+
+
 @pytest.mark.parametrize(
     ("values", "pods"),
     [
@@ -94,8 +99,19 @@ def test_least_number_of_pods_is_kept_if_one_of_them_may_go(chart: Chart, least:
         ({"pdb": {"minAvailable": "51%"}}, 2),
         ({"pdb": {"minAvailable": "100%"}, "replicaCount": 9}, 9),
         ({"pdb": {"minAvailable": 1}, "scaling.mode": "hpa"}, 1),
-        ({"pdb": {"minAvailable": 2}, "replicaCount": 3, "intakeWorkers": {"a": {}}}, 0),
-        ({"pdb": {"minAvailable": 2}, "replicaCount": 3, "intakeWorkers.a.replicas": 2}, 2),
+        (
+            {"pdb": {"minAvailable": 2}, "replicaCount": 3, "intakeWorkers": {"a": {}}, **INTAKE_A},
+            0,
+        ),
+        (
+            {
+                "pdb": {"minAvailable": 2},
+                "replicaCount": 3,
+                "intakeWorkers.a.replicas": 2,
+                **INTAKE_A,
+            },
+            2,
+        ),
     ],
 )
 def test_least_number_of_pods_that_would_hold_a_drain_is_refused(
