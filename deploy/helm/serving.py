@@ -38,6 +38,8 @@ class Ingress(Block):
     annotations: Strings = {}
     tls: bool = False
     """With the Secret HOSTNAME-tls."""
+    tls_elsewhere: bool = False
+    """Whether TLS ends before this Ingress; without it one of tls and extraTls has to be given."""
     extra_hosts: list[Host] = []
     extra_tls: list[Kubernetes] = []
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from tests.deploy.chart import Chart, ChartRefused, component_of, container_of, loaded, one, pod_of
+from tests.deploy.chart import (
+    Chart,
+    ChartRefused,
+    Object,
+    component_of,
+    container_of,
+    loaded,
+    one,
+    pod_of,
+)
 
 NAME = "demo-duebridge-http"
 OPEN = {"serve.enabled": True}
@@ -80,3 +89,28 @@ def test_console_and_senders_reach_the_same_pods(chart: Chart) -> None:
 def test_serve_without_tokens_is_refused(chart: Chart) -> None:
     with pytest.raises(ChartRefused, match=r"config\.serve\.tokens: expected"):
         chart.given(OPEN)
+
+
+def test_ingress_without_tls_is_refused(chart: Chart) -> None:
+    plain = {"enabled": True, "hostname": "due.example.com"}
+    with pytest.raises(ChartRefused, match=r"serve\.ingress\.tls: expected true"):
+        chart.given({"serve.ingress": plain}, mode="serve")
+
+
+EXTRA = {"hosts": ["due.example.com"], "secretName": "due"}
+
+
+@pytest.mark.parametrize(
+    ("given", "secrets"),
+    [
+        ({"tls": True}, ["due.example.com-tls"]),
+        ({"extraTls": [EXTRA]}, ["due"]),
+        ({"tlsElsewhere": True}, []),
+    ],
+)
+def test_ingress_with_tls_here_or_before_it_is_made(
+    chart: Chart, given: Object, secrets: list[str]
+) -> None:
+    ingress = {"enabled": True, "hostname": "due.example.com", **given}
+    spec = one(chart.given({"serve.ingress": ingress}, mode="serve"), "Ingress", NAME)["spec"]
+    assert [each["secretName"] for each in spec.get("tls", [])] == secrets
