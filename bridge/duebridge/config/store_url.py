@@ -17,10 +17,20 @@ SCHEMES = (
 )
 _LIKE_REDIS = SCHEMES[:6]
 _PORTS = {_SENTINEL: 26379, _CLUSTER: 6379}
+_ONE_FORM = "redis://[USER:PASSWORD@]HOST:PORT/DB"
 _FORMS = {
     _SENTINEL: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]/SERVICE[/DB]",
     _CLUSTER: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]",
 }
+TLS_FILE_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
+TLS_OPTIONS = (*TLS_FILE_OPTIONS, "ssl_check_hostname")
+_OPTIONS = {
+    _SENTINEL: ("sentinel_username", "sentinel_password", *TLS_OPTIONS),
+    _CLUSTER: TLS_OPTIONS,
+}
+_ONE_OPTIONS = ("db", *TLS_OPTIONS)
+FALSE_WORDS = ("0", "F", "FALSE", "N", "NO")  # of the client, in any case
+_BOOLEANS = (*FALSE_WORDS, "1", "T", "TRUE", "Y", "YES", "ON")
 PERCENT_ENCODED = "percent-encoded: %40 for @, %2F for /, %23 for #, %3F for ?"
 
 
@@ -43,18 +53,56 @@ def url_fault(url: str) -> str:
     """Return the fault of a store's URL, or an empty text."""
     if not url.startswith(SCHEMES):
         return f"expected {', '.join(SCHEMES[:-1])} or {SCHEMES[-1]}DIR; got another scheme"
+    if url.startswith("embedded:"):
+        return "" if url != "embedded:" else "expected embedded:DIR; got no directory"
     try:
         is_cut = is_cut_by_password(url)
     except ValueError:
-        return "expected redis://[USER:PASSWORD@]HOST:PORT/DB; got one that cannot be read"
+        return f"expected {_ONE_FORM}; got one that cannot be read"
     if url.startswith(_LIKE_REDIS) and is_cut:
         return f"expected user and password {PERCENT_ENCODED}"
-    if kind := set_kind(url):
-        try:
-            read_set_address(url)
-        except ValueError as error:
-            return f"expected {_FORMS[kind]}; got {error}"
+    return _options_fault(url) or _address_fault(url)
+
+
+def _options_fault(url: str) -> str:
+    """Return the fault of the query; a name is not shown: a raw ? in a password begins one."""
+    known, query = _OPTIONS.get(set_kind(url), _ONE_OPTIONS), urlsplit(url).query
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        return "expected options as NAME=VALUE, joined by &; got another form"
+    if any(name not in known for name, _ in pairs):
+        return f"expected the options {', '.join(known)}; got another"
+    if not url.startswith("rediss") and any(name in TLS_OPTIONS for name, _ in pairs):
+        return "expected rediss:// where TLS options are given"
+    for name, value in pairs:
+        if name == "db" and not _is_number(value):
+            return "expected db as digits; got no number"
+        if name == "ssl_check_hostname" and value and value.upper() not in _BOOLEANS:
+            return "expected ssl_check_hostname as yes or no; got another word"
     return ""
+
+
+def _address_fault(url: str) -> str:
+    kind = set_kind(url)
+    try:
+        if kind:
+            read_set_address(url)
+        elif url.startswith("unix://"):
+            return "" if urlsplit(url).path.strip("/") else "expected unix:///PATH; got no path"
+        else:
+            _check_server(url)
+    except ValueError as error:
+        return f"expected {_FORMS.get(kind, _ONE_FORM)}; got {error}"
+    return ""
+
+
+def _check_server(url: str) -> None:
+    """Raise `ValueError` for what the client of one server would pass over, or stumble over."""
+    parts = urlsplit(url)
+    _, port = _split_host(parts.netloc.rpartition("@")[2])  # without a host it is localhost
+    _port(port, 0)
+    _database(parts.path.strip("/"))
 
 
 def is_cut_by_password(url: str) -> bool:
@@ -87,25 +135,41 @@ def read_set_address(url: str) -> SetAddress:
 
 
 def _host(text: str, default_port: int) -> tuple[str, int]:
-    if text.startswith("["):  # IPv6
-        host, _, rest = text[1:].partition("]")
-        port = rest.removeprefix(":")
-    else:
-        host, _, port = text.partition(":")
+    host, port = _split_host(text)
     if not host:
         raise ValueError("an empty host")
-    if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    return unquote(host), _port(port, default_port)
+
+
+def _split_host(text: str) -> tuple[str, str]:
+    if text.startswith("["):  # IPv6
+        host, _, rest = text[1:].partition("]")
+        return host, rest.removeprefix(":")
+    host, _, port = text.partition(":")
+    return host, port
+
+
+def _port(text: str, default: int) -> int:
+    if text and not (_is_number(text) and 0 < int(text) < 65536):
         raise ValueError("a port that is no number up to 65535")
-    return unquote(host), int(port or default_port)
+    return int(text or default)
 
 
 def _service(path: str) -> tuple[str, int]:
     service, _, database = path.removeprefix("/").partition("/")
     if not service:
         raise ValueError("no service, the name that the Sentinels watch")
-    if database and not (database.isascii() and database.isdigit()):
+    return unquote(service), _database(database)
+
+
+def _database(text: str) -> int:
+    if text and not _is_number(text):
         raise ValueError("a database that is no number")
-    return unquote(service), int(database or 0)
+    return int(text or 0)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 10  # int() refuses thousands
 
 
 def _no_service(path: str) -> tuple[str, int]:

@@ -194,7 +194,7 @@ def test_mask_url_never_shows_a_password(place: str, before: str, after: str) ->
 
 SECRETS = f"""\
 version: 1
-store: {{url: "redis://user:{CANARY}@h/0?password={CANARY}"}}
+store: {{url: "rediss+sentinel://user:{CANARY}@h/m?sentinel_password={CANARY}&ssl_password={CANARY}"}}
 brokers:
   k:
     type: kafka

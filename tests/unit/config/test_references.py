@@ -148,11 +148,41 @@ def test_resolve_unknown_broker_names_the_known() -> None:
         "redis://:p%40ss%2Fw%23rd@h:1/0", "rediss://u:x@h/0?ssl_ca_certs=/etc/a@b.pem",
         "redis+cluster://h:1", "rediss+cluster://u:p%40@a,b:7001/?ssl_ca_certs=/ca.pem",
         "redis+sentinel://a/m", "redis+sentinel://:p@a,b:1,[::1]:2/m/3?sentinel_password=x%2F",
-        "unix:///run/r@dis.sock", "embedded:data",
+        "unix:///run/r@dis.sock", "embedded:data", "redis://:6379", "redis://[::1]:7/3/",
+        "redis:///2?", "rediss://h?ssl_check_hostname=No&db=3", "unix:///r.sock?db=2",
     ],
 )  # fmt: skip
 def test_judge_a_url_that_may_be_a_stores_finds_no_fault(url: str) -> None:
     assert url_fault(url) == ""
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://u:canary@h:abc/0", "HOST:PORT/DB; got a port that is no number up to 65535"),
+        ("redis://h:99999", "HOST:PORT/DB; got a port that is no number up to 65535"),
+        ("redis://h:0", "HOST:PORT/DB; got a port that is no number up to 65535"),
+        ("redis://h:1/canary", "HOST:PORT/DB; got a database that is no number"),
+        ("redis://h:1/1/2", "HOST:PORT/DB; got a database that is no number"),
+        ("redis://h/" + "9" * 5000, "HOST:PORT/DB; got a database that is no number"),
+        ("redis://h?db=canary", "expected db as digits; got no number"),
+        ("redis://h/1?db=", "expected db as digits; got no number"),
+        ("redis://h?canary=1", "expected the options db, ssl_ca_certs"),
+        ("redis://h?socket_timeout=canary", "expected the options db, ssl_ca_certs"),
+        ("redis+sentinel://h/m?db=1", "expected the options sentinel_username"),
+        ("redis://h?canary", "expected options as NAME=VALUE"),
+        ("rediss://h?ssl_check_hostname=off", "expected ssl_check_hostname as yes or no"),
+        ("redis://h?ssl_ca_certs=/ca.pem", "expected rediss://"),
+        ("unix://", "expected unix:///PATH; got no path"),
+        ("embedded:", "expected embedded:DIR; got no directory"),
+    ],
+)
+def test_load_a_url_that_no_store_can_have_is_refused_by_its_fault(url: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        loaded(WHOLE + f"store: {{url: '{url}'}}\n")
+    assert "store.url: expected" in str(refused.value)
+    assert said in str(refused.value)
+    assert "canary" not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["redis://:p@ss/w#rd@h:1/0", "redis://:pa/ss@h", "redis://u:a#b@h"])

@@ -9,7 +9,15 @@ from redis.backoff import NoBackoff
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
-from duebridge.config.store_url import SetAddress, read_set_address, set_kind, url_fault
+from duebridge.config.store_url import (
+    FALSE_WORDS,
+    TLS_FILE_OPTIONS,
+    TLS_OPTIONS,
+    SetAddress,
+    read_set_address,
+    set_kind,
+    url_fault,
+)
 from duebridge.errors import ConfigError
 from duebridge.ports.tls import TlsFiles, client_context
 from duebridge.store.server.cluster import ClusterClient
@@ -21,12 +29,8 @@ from duebridge.store.server.sentinel import open_master
 
 Client: TypeAlias = redis.Redis | ClusterClient
 
-TLS_FILES = TlsFiles("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_password")
-TLS_OPTIONS = (*map(str, TLS_FILES), "ssl_check_hostname")
-URL_OPTIONS = ("db", *TLS_OPTIONS)
-SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password", *TLS_OPTIONS)
+TLS_FILES = TlsFiles(*TLS_FILE_OPTIONS)
 NODE_TIMEOUT_S = 2.0  # of a Cluster: who asks several nodes in turn waits once for a frozen one
-_FALSE = ("0", "F", "FALSE", "N", "NO")
 
 
 def open_client(
@@ -41,7 +45,7 @@ def open_client(
     if fault := url_fault(url):
         raise ConfigError(f"store.url: {fault}")
     try:
-        _check_url_options(url)
+        _check_files(url)
         sentinels = sentinels_login(url, read_url)
         url, login = split_login(url, read_url)
         options = {**_options(socket_timeout_s), **login}
@@ -57,21 +61,12 @@ def open_client(
         raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
 
 
-def _check_url_options(url: str) -> None:
-    """Refuse what the client would only stumble over later, and any file that it could not use.
-
-    An unknown name is not shown: an unescaped ? in a password begins one.
-    """
-    known = {"sentinel": SENTINEL_OPTIONS, "cluster": TLS_OPTIONS}.get(set_kind(url), URL_OPTIONS)
-    given = dict(parse_qsl(urlsplit(url).query, strict_parsing="?" in url))
-    if not given.keys() <= set(known):
-        raise ConfigError(f"store.url: expected the options {', '.join(known)}; got another")
-    has_tls_options = any(name.startswith("ssl_") for name in given)
+def _check_files(url: str) -> None:
+    """Refuse any file that the client could not use; it would only stumble over it later."""
     if url.startswith("rediss"):
-        files = TlsFiles(*(given.get(str(name)) for name in TLS_FILES))
+        given = dict(parse_qsl(urlsplit(url).query))
+        files = TlsFiles(*(given.get(name) for name in TLS_FILE_OPTIONS))
         client_context(files, TLS_FILES, "store.url: ")
-    elif has_tls_options:
-        raise ConfigError("store.url: expected rediss:// where TLS options are given")
 
 
 def _options(socket_timeout_s: float) -> dict[str, Any]:
@@ -91,7 +86,7 @@ def _tls_options(address: SetAddress) -> dict[str, Any]:
         name: value for name, value in address.options.items() if name in TLS_OPTIONS
     }
     if "ssl_check_hostname" in found:
-        found["ssl_check_hostname"] = found["ssl_check_hostname"].upper() not in _FALSE
+        found["ssl_check_hostname"] = found["ssl_check_hostname"].upper() not in FALSE_WORDS
     return found
 
 
