@@ -1,6 +1,7 @@
 """JSON lines on standard input: in batches, ids to cancel, and the file of refused lines."""
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -60,16 +61,19 @@ def opened_stdin() -> BufferedReader:
 
 
 def read_batches(stream: BufferedReader, size: int) -> Iterator[list[Line]]:
-    """Yield lines as soon as they arrive, at most `size` at once; memory stays bounded."""
+    """Yield lines as soon as they arrive, at most `size` at once; memory stays bounded.
+
+    A byte order mark before the first is dropped: some programs write one.
+    """
     number, rest = 1, b""
     while chunk := stream.read1(CHUNK_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")
         rest = rest[: MAX_LINE_BYTES + 1]  # too long already: the rest of it may go
-        lines = [Line(at, text) for at, text in enumerate(whole, number)]
+        lines = [_numbered(at, text) for at, text in enumerate(whole, number)]
         yield from (lines[at : at + size] for at in range(0, len(lines), size))
         number += len(lines)
     if rest:
-        yield [Line(number, rest)]
+        yield [_numbered(number, rest)]
 
 
 def read_ids(wanted: IdFilter, refuse: Callable[[str], None]) -> Iterator[str]:
@@ -113,6 +117,10 @@ def opened_rejects(path: Path | None) -> Iterator[RejectFile]:
         return
     with path.open("wb") as file:
         yield RejectFile(file)
+
+
+def _numbered(number: int, text: bytes) -> Line:
+    return Line(number, text.removeprefix(BOM_UTF8) if number == 1 else text)
 
 
 def _id_line(line: Line) -> IdLine:

@@ -35,7 +35,7 @@ def test_send_jsonl_half_written_line_among_10000_loses_no_other(duebridge: Comm
     assert sent.code == 1
     assert sent.err.splitlines()[0].startswith(f"line {BAD}: expected an envelope")
     assert sent.err.splitlines()[1] == "9999 lines stored, 1 refused"
-    expected = [f"many-{number}" for number in range(1, LINES + 1) if number != BAD]
+    expected = [f"many-{number}" if number != BAD else "" for number in range(1, LINES + 1)]
     assert [receipt["id"] for receipt in sent.json_lines()] == expected
     assert pending(duebridge, "invoices") == LINES - 1
 
@@ -67,6 +67,38 @@ def test_send_jsonl_bad_line_is_named_and_its_neighbours_go(
     assert why in sent.err
     stored = [each["id"] for each in sent.json_lines() if each["status"] == "accepted"]
     assert stored == ["before", "after"]
+
+
+def test_send_jsonl_in_json_answers_every_line_in_its_order(duebridge: Command) -> None:
+    stdin = (
+        line("first")
+        + b"half a line\n"
+        + line("late", delay="31d")
+        + b'\n# no line\n{"body": "x"}\n'
+        + line("last")
+    )
+    sent = duebridge(*SEND, "--output", "json", stdin=stdin)
+    answers = [
+        (each["id"], each["route"], each["status"], each.get("error", "").partition(": ")[0])
+        for each in sent.json_lines()
+    ]
+    assert answers == [
+        ("first", "reminders", "accepted", ""),
+        ("", "reminders", "refused", "line 2"),
+        ("late", "reminders", "refused", "line 3"),
+        ("", "reminders", "refused", "line 6"),
+        ("last", "reminders", "accepted", ""),
+    ]
+    assert [each.partition(":")[0] for each in sent.err.splitlines()] == [
+        *(f"line {number}" for number in (2, 3, 6)),
+        "2 lines stored, 3 refused",
+    ]
+
+
+def test_send_jsonl_after_a_byte_order_mark_sends_the_first_line(duebridge: Command) -> None:
+    for first in (line("marked"), b"# a remark\n"):
+        sent = duebridge(*SEND, stdin=b"\xef\xbb\xbf" + first + line("next"))
+        assert (sent.code, sent.err) == (0, "")
 
 
 def test_send_jsonl_every_form_of_a_field_is_accepted(duebridge: Command) -> None:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from duebridge.cli.exits import finish
@@ -103,9 +104,10 @@ def send(
     refused line. A line of --jsonl has the fields of the Python API: body (text, or {"base64":
     "AAE="}) or json (any JSON value), delay or at, id, key, headers and so on. Durations are 500ms,
     2.5s, 15m, 1h30m, 3d, 2w; instants are RFC 3339 with an offset, or epoch milliseconds. A refused
-    line is reported and does not stop the others; the file of --rejects can be edited and sent
-    again, since lines that begin with # are comments. Ctrl-C reports which lines are stored; sent
-    again, lines with an id of their own are duplicates.
+    line is reported and does not stop the others; in JSON it has its object like any other, with an
+    empty id if the line is no envelope. The file of --rejects can be edited and sent again, since
+    lines that begin with # are comments. Ctrl-C reports which lines are stored; sent again, lines
+    with an id of their own are duplicates.
     """
     from duebridge.scheduling.limits import RouteLimits
     from duebridge.scheduling.route_scheduler import find_route
@@ -167,28 +169,34 @@ class LineSender:
             complain(f"{self.stored} lines stored, {self.refused} refused")
 
     def _send(self, batch: Sequence[Line], advance: Callable[[int], None]) -> None:
-        parsed = [(line, envelope) for line in batch if (envelope := self._parse(line))]
+        lines = [line for line in batch if not is_empty(line.text)]
+        parsed = [self._parse(line) for line in lines]
+        envelopes = [each for each in parsed if isinstance(each, Envelope)]
         receipts = self._producer.schedule_many(
-            self._route, [envelope for _, envelope in parsed], on_conflict=self._on_conflict
+            self._route, envelopes, on_conflict=self._on_conflict
         )
         self._next_line = batch[-1].number + 1
         self.stored += sum(map(is_stored, receipts))
-        for (line, _), receipt in zip(parsed, receipts, strict=True):
-            self._show(line, receipt)
+        of_envelopes = iter(receipts)
+        for line, each in zip(lines, parsed, strict=True):
+            self._show(line, next(of_envelopes) if isinstance(each, Envelope) else each)
         advance(len(batch))
 
-    def _parse(self, line: Line) -> Envelope | None:
-        if is_empty(line.text):
-            return None
+    def _parse(self, line: Line) -> Envelope | Receipt:
+        """Return the envelope of a line, or the receipt of one that has none."""
         try:
             return parse_line(line.text)
         except EnvelopeError as error:
-            self._refuse(line, str(error))
-            return None
+            return Receipt("", self._route, 0, "refused", str(error))
 
     def _show(self, line: Line, receipt: Receipt) -> None:
         if not is_stored(receipt):
             self._refuse(line, _why_not(receipt))
+        if not receipt.id and self._output is not Output.JSON:
+            return  # a table lists envelopes
+        if receipt.error:
+            error = f"line {line.number}: {receipt.error}"
+            receipt = msgspec.structs.replace(receipt, error=error)
         try:
             show_receipt(receipt, self._output)
         except OutputClosed:  # nobody reads the receipts; the envelopes are sent all the same
