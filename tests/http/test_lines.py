@@ -85,12 +85,12 @@ def test_splitter_finds_the_same_lines_in_parts_of_any_size(size: int) -> None:
 class Upload:
     """A request whose body is sent by hand, over a socket."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, more: str = "") -> None:
         self.socket = socket.create_connection(("127.0.0.1", served.port), 30)
         head = (
             f"POST {ORDERS} HTTP/1.1\r\nHost: localhost\r\n"
             f"Authorization: Bearer {SECRETS['all']}\r\n"
-            "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+            f"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n{more}\r\n"
         )
         self.socket.sendall(head.encode())
         self.answer = b""
@@ -144,6 +144,30 @@ def test_drain_ends_a_stream_after_the_lines_in_hand(tmp_path: Path, store_url: 
         upload.read_until(b"0\r\n\r\n")
         assert served.process.wait(30) == 0
         assert served.stored().keys() == {"in-hand"}
+        upload.socket.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"# nothing\n", b"\n# nothing"])
+def test_answer_lines_without_an_envelope_is_200_and_empty(
+    client: httpx.Client, content: bytes
+) -> None:
+    assert send(client, content) == []
+
+
+@pytest.mark.parametrize("begun", [b"", b'{"body": "x"'])
+def test_drain_before_a_whole_line_ends_the_stream_with_200(
+    tmp_path: Path, store_url: str, begun: bytes
+) -> None:
+    with serving(tmp_path / "drained-early", store_url) as served:
+        upload = Upload(served, "Expect: 100-continue\r\n")
+        upload.read_until(b"100 Continue\r\n\r\n")  # the body is being read
+        if begun:
+            upload.send(begun)
+        served.process.terminate()
+        upload.read_until(b"0\r\n\r\n")
+        assert b"\r\n\r\nHTTP/1.1 200 OK\r\n" in upload.answer
+        assert served.process.wait(30) == 0
+        assert served.stored() == {}
         upload.socket.close()
 
 

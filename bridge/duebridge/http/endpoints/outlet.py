@@ -52,13 +52,14 @@ class Outlet:
 
     async def _end(self) -> None:
         """Send the rest; a client that does not read it loses its connection."""
-        await self.put(b"")
-        try:
-            await self._less_than(1)
-        except Unread:
-            return
-        finally:
-            if self._task is not None:
+        if self._task is None:  # there was no part: the answer is empty
+            await self._start()
+        else:
+            try:
+                await self._less_than(1)
+            except Unread:
+                return
+            finally:
                 self._task.cancel()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -70,7 +71,7 @@ class Outlet:
             except TimeoutError:
                 raise Unread from None
 
-    async def _work(self) -> None:
+    async def _start(self) -> None:
         await self._send(
             {
                 "type": "http.response.start",
@@ -78,6 +79,9 @@ class Outlet:
                 "headers": [(b"content-type", self._media_type.encode())],
             }
         )
+
+    async def _work(self) -> None:
+        await self._start()
         while True:
             part = await self._parts.get()
             await self._send({"type": "http.response.body", "body": part, "more_body": True})
