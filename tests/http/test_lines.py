@@ -11,7 +11,7 @@ import pytest
 
 from duebridge.http.endpoints.lines import Splitter
 from tests.support.servers import wait_until
-from tests.support.serving import NDJSON, SECRETS, Served, serving
+from tests.support.serving import NDJSON, SECRETS, Served, serving, token_lines
 
 ORDERS = "/v1/routes/orders/envelopes"
 
@@ -117,6 +117,38 @@ def test_receipt_comes_while_the_request_goes_on(upload: Upload) -> None:
     upload.read_until(b'"early-1"')
     upload.send(line("early-2"))
     upload.read_until(b'"early-2"')
+
+
+@pytest.mark.parametrize(
+    ("lost", "tokens", "said"),
+    [
+        ("token", [], "expected Bearer and a known token"),
+        ("scope", [{"name": "all", "scopes": ["read"]}], "scope: expected schedule; got read"),
+        (
+            "route",
+            [{"name": "all", "scopes": ["schedule"], "routes": ["small"]}],
+            "route: expected one of",
+        ),
+    ],
+)
+def test_stream_whose_token_loses_its_right_stores_nothing_more(
+    tmp_path: Path, store_url: str, lost: str, tokens: list[dict[str, Any]], said: str
+) -> None:
+    with serving(tmp_path / f"without-{lost}", store_url) as served, served.client() as client:
+
+        def lines() -> Iterator[bytes]:
+            yield line("before")
+            wait_until(lambda: "before" in served.stored(), "the first line")
+            (served.home / "tokens.yaml").write_text(token_lines(tokens))
+            wait_until(lambda: client.post(ORDERS).status_code in (401, 403), "the change")
+            yield line("after")
+
+        with served.client() as streaming:
+            first, last = send(streaming, lines())
+        assert (first["id"], first["status"]) == ("before", "accepted")
+        assert (last["id"], last["status"]) == ("", "unavailable")
+        assert said in last["error"]
+        assert served.stored().keys() == {"before"}
 
 
 def ended(served: Served) -> list[Any]:

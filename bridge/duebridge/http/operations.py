@@ -43,6 +43,10 @@ class AuthorizedCall(NamedTuple):
     rates: Rates
     batcher: ScheduleBatcher
 
+    def check_again(self, scope: Scope) -> None:
+        """Raise `ProblemError` 401 or 403 unless the tokens, as they are now, let it go on."""
+        check_may(token_of(self.request, self.site.tokens), scope, self.route)
+
 
 Handler: TypeAlias = Callable[[AuthorizedCall], Awaitable[Response]]
 

@@ -29,7 +29,10 @@ LINES = ("application/x-ndjson", "application/jsonl")
 
 
 class LineReceipt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The receipt of a line. `unavailable`: send the line again, it may have been stored or not."""
+    """The receipt of a line. `unavailable`: send the line again, it may have been stored or not.
+
+    One without an id ends the answer, and says why: no further line was stored.
+    """
 
     id: str
     route: str
@@ -111,6 +114,7 @@ class Lines(Response):
         for batch in batches(self._numbered(lines, first), _size):
             if wait_s := self._call.rates.wait_s(self._call.token, len(batch)):
                 await asyncio.sleep(wait_s)
+            self._call.check_again("schedule")  # a stream may outlive its token
             yield await self._answered(batch)
 
     def _numbered(self, lines: list[bytes], first: int) -> Iterator[NumberedLine]:
