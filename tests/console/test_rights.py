@@ -67,6 +67,14 @@ def test_log_in_leads_nowhere_else(elsewhere: str, client: httpx.Client) -> None
     assert response.headers["location"] == "/"
 
 
+def test_look_at_a_page_with_a_slash_at_its_end_finds_none(client: httpx.Client) -> None:
+    response = client.get("/dead/", headers={"Host": "evil.example"})
+    assert response.status_code == 404
+    assert "No such page" in response.text
+    assert "location" not in response.headers
+    assert "default-src 'none'" in response.headers["content-security-policy"]
+
+
 def test_wrong_token_gets_no_session(client: httpx.Client) -> None:
     response = client.post("/login", data={"token": "guessed"})
     assert response.status_code == 401

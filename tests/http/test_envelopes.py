@@ -258,6 +258,15 @@ def test_histogram_counts_what_falls_due(served: Served, client: httpx.Client) -
     problem(client.get("/v1/routes/nowhere/histogram"), 404)
 
 
+@pytest.mark.parametrize("path", ["/v1/routes/", "/v1/routes/orders/stats/", "/livez/"])
+def test_get_path_with_a_slash_at_its_end_is_404_and_leads_nowhere(
+    client: httpx.Client, path: str
+) -> None:
+    answer = client.get(path, headers={"Host": "evil.example"})
+    problem(answer, 404)
+    assert "location" not in answer.headers
+
+
 def dead_or_in_hand(served: Served, *, is_dead: bool) -> None:
     """See to it that what is due on route small is claimed, or dead."""
     connection = open_connection(served.config.store.url)

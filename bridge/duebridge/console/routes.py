@@ -69,9 +69,11 @@ def console_routes(site: Site) -> list[BaseRoute]:
     """Return the routes of the console for a site: pages at `/`, never below `/v1`."""
     console = Console(site)
     shows = [_route(console, path, partial(_show, page)) for path, page in PAGES.items()]
+    nowhere = [_route(console, f"{path}/", _not_found) for path in PAGES if path != "/"]
     writes = [_route(console, path, partial(_write, page), "POST") for path, page in WRITES.items()]
     return [
         *shows,
+        *nowhere,
         *writes,
         _route(console, door.LOG_IN, _show_door),
         _route(console, door.LOG_IN, _open_door, "POST"),
@@ -136,6 +138,11 @@ async def _show(page: Page, console: Console, request: Request) -> Response:
     if is_new:
         with_session(response, session, request)
     return response
+
+
+async def _not_found(_: Console, request: Request) -> Response:
+    text = f"The address of the page has no slash at its end; got {request.url.path}"
+    raise ProblemError(404, "No such page", text)
 
 
 async def _write(page: Page, console: Console, request: Request) -> Response:

@@ -58,7 +58,7 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
         Route("/livez", probes.livez),
         Route("/readyz", readyz),
     ]
-    return Starlette(
+    app = Starlette(
         routes=[*own, *watched, *extra_routes],
         middleware=[Middleware(Guard, access_log=site.access_log)],
         exception_handlers={
@@ -69,6 +69,9 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
             Exception: _fail,
         },
     )
+    # Starlette's redirect would go to the Host of the request, by the scheme behind a TLS proxy.
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _refuse(_: Request, error: Exception) -> Response:
