@@ -246,6 +246,16 @@ def test_asset_is_kept_by_its_content(client: httpx.Client) -> None:
     assert client.get("/static/../sessions.py").status_code == 404
 
 
+@pytest.mark.parametrize("count", ["9" * 5000, "\u0665", "x", "-1"])
+def test_look_with_a_count_that_is_none_tells_of_no_settling(
+    client: httpx.Client, count: str
+) -> None:
+    log_in(client, OPERATE)
+    response = client.get("/dead", params={"route": "invoice-dunning", "replayed": count})
+    assert response.status_code == 200
+    assert 'role="status"' not in response.text
+
+
 # --- without tokens, and behind a proxy ---
 
 

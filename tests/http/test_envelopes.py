@@ -258,6 +258,14 @@ def test_histogram_counts_what_falls_due(served: Served, client: httpx.Client) -
     problem(client.get("/v1/routes/nowhere/histogram"), 404)
 
 
+@pytest.mark.parametrize("digits", ["0000000013000000", "000000001" + "9" * 5000, "\u0665"])
+def test_ask_for_buckets_in_many_digits_is_refused_as_a_number(
+    client: httpx.Client, digits: str
+) -> None:
+    answer = client.get("/v1/routes/orders/histogram", params={"buckets": digits})
+    assert "buckets: expected a whole number, 1 to " in problem(answer, 400)["detail"]
+
+
 @pytest.mark.parametrize("path", ["/v1/routes/", "/v1/routes/orders/stats/", "/livez/"])
 def test_get_path_with_a_slash_at_its_end_is_404_and_leads_nowhere(
     client: httpx.Client, path: str

@@ -54,6 +54,13 @@ def test_body_that_does_not_come_is_not_waited_for(strict: Served, kind: str) ->
     assert b"expected it within 0.3s" in answer
 
 
+def test_length_in_many_digits_is_read_as_a_number(served: Served) -> None:
+    body = b'{"body": "x", "delay": "1h"}'
+    head = f"POST {ORDERS} HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\n"
+    head += f"Connection: close\r\nContent-Length: {'0' * 5000}{len(body)}\r\n\r\n"
+    assert talk(served, head.encode() + body).startswith(b"HTTP/1.1 201 ")
+
+
 def test_form_that_does_not_come_is_not_waited_for(strict: Served) -> None:
     """Anybody may send one to the log-in, without a token."""
     answer = talk(strict, b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")

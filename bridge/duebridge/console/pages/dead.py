@@ -1,5 +1,6 @@
 """Dead envelopes: why they died, and their replay or drop, which a dry run shows first."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -25,6 +26,7 @@ MOST_BYTES = 16 * 1024 * 1024  # so many bytes of them, as they are stored
 FIRST = 10
 PREVIEWED = 200  # bytes of a body
 VERBS = ("replay", "drop")
+_COUNT = re.compile("[0-9]{1,9}")
 
 
 class ReasonGroup(NamedTuple):
@@ -175,7 +177,7 @@ def _asked(given: Mapping[str, str]) -> dict[str, str]:
 def _settled(query: Mapping[str, str]) -> dict[str, int]:
     """Return the counts of a settling that ended here."""
     words = ("replayed", "dropped", "in_flight", "unknown")
-    return {word: int(query[word]) for word in words if query.get(word, "").isdecimal()}
+    return {word: int(query[word]) for word in words if _COUNT.fullmatch(query.get(word, ""))}
 
 
 def _stats(visit: Visit) -> list[RouteStats]:
