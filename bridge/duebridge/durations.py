@@ -75,11 +75,12 @@ def _part_ms(number: str, unit: str) -> int:
     return -(-scaled // divisor)  # rounded up without a float's error
 
 
-def parse_instant_ms(value: object, name: str = "at") -> int:
+def parse_instant_ms(value: object, name: str = "at", text: str | None = None) -> int:
     """Return epoch milliseconds, rounded up, of an aware datetime or of integer epoch ms.
 
     Raises `EnvelopeError` for a naive datetime, a float, a number that looks like seconds, or an
-    instant before 1970. Whatever sets a due instant or an expiry reads it here.
+    instant before 1970. Whatever sets a due instant or an expiry reads it here. `text` is how a
+    value was written, where that was text: an error quotes it.
 
     >>> parse_instant_ms(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
     1001
@@ -97,7 +98,8 @@ def parse_instant_ms(value: object, name: str = "at") -> int:
         expected = "an aware datetime or integer epoch milliseconds"
         raise EnvelopeError(f"{name}: expected {expected}; got {shown(value)}")
     if not 0 <= ms <= MAX_MS:
-        raise EnvelopeError(f"{name}: expected epoch ms between 0 and {MAX_MS}; got {shown(value)}")
+        got = shown(value if text is None else text)
+        raise EnvelopeError(f"{name}: expected epoch ms between 0 and {MAX_MS}; got {got}")
     return ms
 
 

@@ -30,6 +30,7 @@ def parse_at(value: str | int, name: str = "--at") -> datetime:
         at = None
     if at is None or at.tzinfo is None:
         raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}")
+    parse_instant_ms(at, name, value)  # refuses what is out of range
     return at
 
 

@@ -8,6 +8,8 @@ is a comment.
 
 import base64
 import binascii
+import re
+from collections.abc import Collection
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,20 +26,33 @@ from duebridge.envelope import (
     target_of,
     unknown_field,
 )
-from duebridge.errors import EnvelopeError, shown
+from duebridge.errors import MOST_SHOWN, EnvelopeError, shown
 from duebridge.instants import parse_at, parse_expires
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 BODIES = ("body", "body_base64", "json")
 _TEXT = 'expected text or {"base64": "..."}'
 _DURATION = 'expected a duration such as "15m"'
-# What a field has to be, where msgspec would name Python types.
+_INSTANT = "RFC 3339 with an offset, or epoch milliseconds"
+_WHOLE = "expected a whole number"
+# What a field has to be, where msgspec would name Python types; the others are text.
 _EXPECTED = {
     "body": f"{_TEXT}; use json for a JSON value",
     "key": _TEXT,
     "delay": _DURATION,
     "remember": _DURATION,
+    "at": f"expected {_INSTANT}",
+    "expires": f"{_DURATION}, {_INSTANT}",
+    "headers": (
+        "expected an object or a list of pairs, whose values are text, whole numbers, true, false,"
+        ' null or {"base64": "..."}'
+    ),
+    "max_attempts": _WHOLE,
+    "priority": _WHOLE,
+    "timestamp": _WHOLE,
+    "target": "expected an object with broker and its other fields, all text",
 }
+_PLACE = re.compile(r" - at `\$\.(\w+)")  # in an error of msgspec: the field
 
 
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,17 +96,9 @@ def parse_line(text: bytes, usual_id: str | None = None) -> Envelope:
     except RecursionError as error:
         raise EnvelopeError("expected a JSON object that is not nested so deep") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter: bytes of an object key
-        fault = _field_fault(text) or f"expected an envelope as a JSON object: {error}"
+        known = EnvelopeLine.__struct_fields__
+        fault = field_fault(text, error, known) or f"expected an envelope as a JSON object: {error}"
         raise EnvelopeError(fault) from error
-
-
-def members(text: bytes) -> dict[str, Any]:
-    """Return the members of a JSON object; none if the text is something else."""
-    try:
-        given = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deep
-        return {}
-    return given if isinstance(given, dict) else {}
 
 
 def is_empty(text: bytes) -> bool:
@@ -114,20 +121,35 @@ def json_value(value: HeaderValue) -> Value | dict[str, Any]:
         return Base64(base64.b64encode(value).decode())
 
 
-def _field_fault(text: bytes) -> str:
-    """Return what is wrong with a JSON object: an unknown field, or the type of a usual one."""
-    given = members(text)
-    if unknown := unknown_field(given, EnvelopeLine.__struct_fields__):
+def field_fault(text: bytes, error: Exception, known: Collection[str]) -> str:
+    """Return what is wrong with a JSON object that was not decoded because of `error`.
+
+    That is an unknown field, or what another one has to be and is; "" of all else.
+    """
+    given = _members(text)
+    if unknown := unknown_field(given, known):
         return unknown
-    for name, expected in _EXPECTED.items():
-        value = given.get(name)
-        if not (value is None or isinstance(value, str) or _is_base64(name, value)):
-            return f"{name}: {expected}; got {shown(value)}"
-    return ""
+    place = _PLACE.search(str(error))
+    if place is None or place[1] not in given:
+        return ""
+    expected = _EXPECTED.get(place[1], "expected text")
+    return f"{place[1]}: {expected}; got {_written(given[place[1]])}"
 
 
-def _is_base64(name: str, value: object) -> bool:
-    return name in ("body", "key") and isinstance(value, dict) and value.keys() == {"base64"}
+def _members(text: bytes) -> dict[str, msgspec.Raw]:
+    """Return the members of a JSON object as they stand; none if the text is something else."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the last: nested too deep
+        return {}
+
+
+def _written(value: msgspec.Raw) -> str:
+    """Return JSON as it stands, for a message: not too long, and fit for a terminal."""
+    text = bytes(value).decode(errors="replace")
+    if len(text) > MOST_SHOWN or not text.isprintable():
+        return shown(text)
+    return text
 
 
 def _envelope(line: EnvelopeLine, usual_id: str | None) -> Envelope:

@@ -258,6 +258,25 @@ def test_histogram_counts_what_falls_due(served: Served, client: httpx.Client) -
     problem(client.get("/v1/routes/nowhere/histogram"), 404)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"delay": 5}', 'delay: expected a duration such as "15m"; got 5'),
+        (b'{"at": 1e3}', "at: expected RFC 3339 with an offset, or epoch milliseconds; got 1e3"),
+        (b'{"at": "9999-12-31T23:59:59Z"}', "; got '9999-12-31T23:59:59Z'"),
+        (b'{"dealy": "1h"}', "unknown field 'dealy', did you mean delay?"),
+    ],
+)
+def test_patch_of_a_wrong_field_says_the_same_as_a_post(
+    client: httpx.Client, content: bytes, said: str
+) -> None:
+    path = f"{ORDERS}/any"
+    patched = problem(client.patch(path, content=content, headers=JSON), 422)["detail"]
+    assert patched.endswith(said)
+    content = b'{"body": "x", ' + content[1:]
+    assert problem(client.post(ORDERS, content=content, headers=JSON), 422)["detail"] == patched
+
+
 @pytest.mark.parametrize("digits", ["0000000013000000", "000000001" + "9" * 5000, "\u0665"])
 def test_ask_for_buckets_in_many_digits_is_refused_as_a_number(
     client: httpx.Client, digits: str

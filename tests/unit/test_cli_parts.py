@@ -5,6 +5,7 @@ import inspect
 import io
 import os
 import pickle
+import re
 import threading
 from datetime import UTC, datetime
 
@@ -108,6 +109,41 @@ def test_parse_line_with_a_misspelt_field_names_the_close_one(field: str, meant:
     with pytest.raises(EnvelopeError) as refused:
         parse_line(b'{"%s": 5}' % field.encode())
     assert str(refused.value) == f"unknown field {field!r}, did you mean {meant}?"
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "said"),
+    [
+        ("at", "1e3", "at: expected RFC 3339 with an offset, or epoch milliseconds; got 1e3"),
+        ("at", "1e999", "; got 1e999"),
+        ("at", "true", "; got true"),
+        ("at", "9" * 5000, "; got '" + "9" * 199 + "..."),
+        ("at", '"9999-12-31T23:59:59Z"', "at: expected epoch ms between 0 and"),
+        ("at", '"9999-12-31T23:59:59Z"', "; got '9999-12-31T23:59:59Z'"),
+        ("expires", '"1960-01-01T00:00:00Z"', "; got '1960-01-01T00:00:00Z'"),
+        ("expires", "1.5", 'expires: expected a duration such as "15m", RFC 3339 with an offset'),
+        ("headers", "null", "headers: expected an object or a list of pairs"),
+        ("headers", '{"a": 1.5}', '; got {"a": 1.5}'),
+        ("headers", '[["a"]]', '; got [["a"]]'),
+        ("max_attempts", '"3"', 'max_attempts: expected a whole number; got "3"'),
+        ("priority", '"high"', 'priority: expected a whole number; got "high"'),
+        ("target", "{}", "target: expected an object with broker and its other fields"),
+        ("target", '{"broker": 1}', '; got {"broker": 1}'),
+        ("id", "5", "id: expected text; got 5"),
+        ("key", '{"base64": 1}', 'key: expected text or {"base64": "..."}; got {"base64": 1}'),
+        ("content_type", '["\u009b31m"]', "content_type: expected text; got '[\"\\x9b31m\"]'"),
+    ],
+)
+def test_parse_line_with_a_field_of_another_type_quotes_it_as_given(
+    field: str, given: str, said: str
+) -> None:
+    line = f'{{"body": "x", "{field}": {given}}}'
+    if field != "at":
+        line = line.replace("{", '{"delay": "1h", ', 1)
+    with pytest.raises(EnvelopeError) as refused:
+        parse_line(line.encode())
+    assert said in str(refused.value)
+    assert not re.search("Expected|datetime|None|True", str(refused.value))
 
 
 def test_parse_line_with_an_unknown_field_names_all_fields() -> None:

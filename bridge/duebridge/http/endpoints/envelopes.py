@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from duebridge.cold_rows import ColdRows
-from duebridge.envelope import JSON, Envelope, checked_id, due_instant, unknown_field
+from duebridge.envelope import JSON, Envelope, checked_id, due_instant
 from duebridge.errors import EnvelopeError, StoreUnavailable
 from duebridge.http.batcher import BatchKey
 from duebridge.http.bodies import (
@@ -23,7 +23,7 @@ from duebridge.http.endpoints.lines import LINES, Lines
 from duebridge.http.operations import AuthorizedCall, answer, query_choice
 from duebridge.http.problems import ProblemError
 from duebridge.instants import parse_at
-from duebridge.jsonl import members, parse_line
+from duebridge.jsonl import field_fault, parse_line
 from duebridge.ports.discovery import broker_type
 from duebridge.receipt import Known, Receipt
 from duebridge.scheduling.route_scheduler import due_fault
@@ -158,9 +158,8 @@ async def patch(call: AuthorizedCall) -> Response:
     try:
         move = msgspec.json.decode(body, type=Move)
     except msgspec.ValidationError as error:
-        unknown = unknown_field(members(body), Move.__struct_fields__)
-        fault = unknown or f"expected an object with delay or at: {error}"
-        raise EnvelopeError(fault) from error
+        fault = field_fault(body, error, Move.__struct_fields__)
+        raise EnvelopeError(fault or f"expected an object with delay or at: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail = f"expected a JSON object with delay or at: {error}"
         raise ProblemError(400, "Bad request", detail) from error
