@@ -9,9 +9,11 @@ at the same time set others, and stand.
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
+from urllib.parse import unquote
 from uuid import uuid4
 
 import msgspec
@@ -35,7 +37,11 @@ _STATISTICS = "delta.dataSkippingStatsColumns"
 
 
 class SmallFile(msgspec.Struct, frozen=True):
-    """A file to merge; `path` is relative to the table, `values` are those of its partition."""
+    """A file to merge; `values` are those of its partition.
+
+    `path` is its name within the table. Delta's log has that percent-encoded, over the escapes that
+    the folder of a partition may have; the actions of `deltalake` encode it themselves.
+    """
 
     path: str
     size_bytes: int
@@ -72,7 +78,7 @@ def small_files(delta: DeltaTable) -> list[SmallFile]:
         )
     rows = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
     return [
-        SmallFile(row["path"], row["size_bytes"], _values(row))
+        SmallFile(unquote(row["path"]), row["size_bytes"], _values(row))
         for row in sorted(rows, key=lambda row: (row["modification_time"], row["path"]))
         if row["size_bytes"] < SMALL_BYTES
     ]
@@ -82,9 +88,21 @@ def _values(row: dict[str, Any]) -> dict[str, str | None]:
     """Return the values of a file's partition, as Delta's log has them."""
     found = {name: value for name, value in row.items() if name.startswith("partition.")}
     return {
-        name.removeprefix("partition."): None if value is None else str(value)
+        name.removeprefix("partition."): None if value is None else _logged(value)
         for name, value in found.items()
     }
+
+
+def _logged(value: Any) -> str:
+    """Return a partition's value as Delta's protocol writes it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case datetime():
+            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"
+        case bytes():
+            return value.decode()  # escaped, as the log has it
+    return str(value)
 
 
 def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
