@@ -32,7 +32,7 @@ local function unchanged(answer) return place and answered(answer) or {NOW, answ
 -- Cancel what lives under an id, in a state other than dead. No cold copy of it may come in again. The id
 -- itself ends now, however much is beside it: a producer may schedule it again.
 local function cancel_living(id, state, key)
-  end_cold_copies({id}, next_generation(0), tombstone_ms)
+  end_cold_copies({id}, next_generation(0), tombstone_ms, tombstone_ms > 0)
   local packed = redis.call('HGET', FLIGHT, id)
   if state == 'unack' then
     local f = open_flight(packed)

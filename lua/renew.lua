@@ -3,21 +3,18 @@
 --
 -- Needed once on a server that the shard was not renewed on, since it may have lost the newest writes.
 -- Both counters rise by STEP at least, and to a floor that rises with the clock faster than they do, so
--- that two servers that lost the same writes, one after the other, give out different numbers, too
+-- that two servers that lost the same writes, one after the other, give out different numbers, too: STEP
+-- above the one that open.lua begins at, so that the clock decides in a young life as well
 -- Journal  renewed, with the last number and generation found
 -- Returns  {now, 1 if it did; 0: another call has}
--- @include prelude master life journal
+-- @include prelude master life journal clock_floor
 
 if life[3] == MASTER then return {NOW, 0} end
 
 local STEP = 1048576  -- 2^20
-local A_MS, SINCE_MS, MOST = 262, 1735689600000, 70368744177664  -- since 2025; 2^46: a wrong clock
 local KEPT_JUMPS = 1000  -- without the jump, a reader that is behind it takes its hole for entries
 
-local function beyond(found)
-  local by_clock = math.max(0, NOW - SINCE_MS) * A_MS
-  return math.max(found + STEP, math.min(by_clock, MOST))
-end
+local function beyond(found) return math.max(found + STEP, clock_floor(STEP)) end
 
 local counted = redis.call('HMGET', META, 'generation', 'journal_sequence', 'journal_jumps')
 local generation, sequence = tonumber(counted[1] or 0), tonumber(counted[2] or 0)

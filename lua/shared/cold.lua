@@ -73,9 +73,10 @@ local function cancel_cold(id, keep_ms)
   leave_tombstone(id, generation, 0, generation, before and before.ended or 0, keep_ms)
 end
 
--- End the cold copies, up to a generation, of ids that begin a new life or end here.
-local function end_cold_copies(ids, generation, keep_ms)
-  if not has_cold_tier() or #ids == 0 then return end
+-- End the cold copies, up to a generation, of ids that begin a new life or end here; `is_configured` as of
+-- may_be_cold: an earlier life of the route may have left files.
+local function end_cold_copies(ids, generation, keep_ms, is_configured)
+  if not (has_cold_tier() or is_configured) or #ids == 0 then return end
   for _, id in ipairs(which_may_be_cold(ids)) do
     leave_tombstone(id, generation, 0, generation, generation, keep_ms)
   end

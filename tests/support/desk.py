@@ -253,6 +253,10 @@ class Desk:
     def key(self, name: str) -> str:
         return self.shard.key(name)
 
+    def generation(self) -> int:
+        """The last generation that was given: of a new shard, that before its first."""
+        return int(self.client.hget(self.key("meta"), "generation"))
+
     def state_of(self, id: str) -> str | None:
         """The structure that holds an id; fails if it is in two."""
         found = [name for name in STATES if self.score_of(id, name) is not None]

@@ -16,7 +16,6 @@ from duebridge.cold_rows import ColdRow
 from duebridge.config.load import load_config
 from duebridge.config.models import HOUR_MS, ColdTier
 from duebridge.receipt import Known
-from duebridge.store.cold.notes import ColdNotes
 from duebridge.store.due_window import DueWindow
 from duebridge_connectors.spark.cold.cold_reader import read_cold_rows
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, HYDRATED, REMOVED, ColdLog, Commit
@@ -64,12 +63,8 @@ def get_awaited(world: World, name: str) -> Known | None:
 
 
 def open_route(world: World) -> None:
-    """Open the route, with generations up to that of the rows."""
+    """Open the route; its generations are beyond those of the rows."""
     world.producer().get("cold", "absent")
-    for number in (0, 1):
-        notes = ColdNotes(world.connection, world.store("cold", number).shard)
-        for _ in range(5):
-            notes.new_generation()
 
 
 def reschedule(world: World, dues_ms: dict[str, int]) -> None:

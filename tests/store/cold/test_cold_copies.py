@@ -41,7 +41,7 @@ def test_cancel_of_what_came_back_binds_a_void_copy_that_comes_late(
     row = copied(desk, "x")
     assert desk.store.reschedule("x", "+1000", YEAR_MS).status == "rescheduled"
     assert desk.store.demote("B", 0, [("x", row.generation)]).void == 1
-    assert desk.store.lift(100, ["xB/x"]) == 1
+    assert desk.store.lift(2**47, ["xB/x"]) == 1
     assert desk.store.cancel("x") == "cancelled"
     assert hydrate(desk, row) == "duplicate"
     assert desk.state_of("x") is None
@@ -55,7 +55,7 @@ def test_cancel_of_what_was_moved_and_came_back_binds_the_row_of_another_hydrate
     row = demoted(desk, "x")
     assert desk.store.reschedule("x", "+5000", YEAR_MS).status == "recorded"
     assert hydrate(desk, row) == "accepted"
-    assert desk.store.lift(100, ["tx"]) == 1
+    assert desk.store.lift(2**47, ["tx"]) == 1
     assert desk.store.cancel("x") == "cancelled"
     assert hydrate(desk, row) == "duplicate"
     assert desk.state_of("x") is None
@@ -229,7 +229,7 @@ def test_hydrate_without_its_lease_is_refused(desk: Desk) -> None:
     with desk.unchanged(), pytest.raises(StoreError, match="hydrate on two has it since"):
         hydrate(desk, row, lease="A")
     with desk.unchanged(), pytest.raises(StoreError, match="HELD"):
-        desk.store.lift(100, ["ta"], "A")
+        desk.store.lift(2**47, ["ta"], "A")
     assert desk.store.cancel("a") == "recorded"
     assert hydrate(desk, row, lease="B") == "cancelled"
     desk.store.vacate("B")

@@ -160,7 +160,7 @@ def test_demote_of_a_damaged_record_leaves_it_to_the_workers(desk: Desk, kept_by
 @pytest.mark.parametrize("is_earlier", [False, True], ids=["this version", "an earlier one"])
 def test_void_copy_is_known_until_no_file_can_have_it(desk: Desk, is_earlier: bool) -> None:
     notes(desk).note_first(1)
-    answer(desk, "B", [("gone", 7)])
+    answer(desk, "B", [("gone", desk.generation())])
     if is_earlier:  # it left no generations
         for name, size in (("dB", 24), ("xB/gone", 6)):
             left = desk.client.hget(desk.key("memory"), name)[:size]
@@ -168,7 +168,7 @@ def test_void_copy_is_known_until_no_file_can_have_it(desk: Desk, is_earlier: bo
     desk.clock.advance(YEAR_MS)
     assert desk.store.forget()[1] == 0
     assert void(desk) == {"B/gone"}
-    sift(desk, floor=8)
+    sift(desk, floor=desk.generation() + 1)
     desk.clock.advance(DAY_MS)
     assert desk.store.forget()[1] == 2, "and the progress of its batch"
     assert void(desk) == set()
@@ -252,12 +252,13 @@ def notes(desk: Desk) -> ColdNotes:
 
 def test_marks_are_every_tombstone_and_void_copy_and_nothing_else(desk: Desk) -> None:
     desk.pending("alive")
+    now = desk.generation()
     desk.store.cancel("a")
     desk.store.reschedule("b/ü", "+5000", YEAR_MS)
     desk.store.demote("B", 0, [("c/d", 7)])
     assert sorted(notes(desk).marks()) == [
-        Mark("ta", "a", "", 1, 0, 1),
-        Mark("tb/ü", "b/ü", "", 1, NOW_MS + 5000, 0),
+        Mark("ta", "a", "", now, 0, now),
+        Mark("tb/ü", "b/ü", "", now, NOW_MS + 5000, 0),
         Mark("xB/c/d", "c/d", "B", 0, 0, 0),
     ]
 
@@ -294,7 +295,7 @@ def test_lift_drops_tombstones_and_void_copies(desk: Desk) -> None:
     desk.store.reschedule("b", "+5000", YEAR_MS)
     desk.store.demote("B", 0, [("c/d", 1)])
     assert names(desk) == {b"ta", b"tb", b"xB/c/d"}
-    assert desk.store.lift(2, ["ta", "tb", "xB/c/d"]) == 3
+    assert desk.store.lift(desk.generation() + 1, ["ta", "tb", "xB/c/d"]) == 3
     assert names(desk) == set()
 
 
@@ -310,7 +311,7 @@ def test_lift_keeps_a_tombstone_that_was_left_meanwhile(desk: Desk) -> None:
 
 def test_lift_of_what_is_not_there_changes_nothing(desk: Desk) -> None:
     with desk.unchanged():
-        assert desk.store.lift(9, ["tnobody", "xB/nobody"]) == 0
+        assert desk.store.lift(2**47, ["tnobody", "xB/nobody"]) == 0
 
 
 def test_lift_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
@@ -318,8 +319,8 @@ def test_lift_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
     for name in given:
         desk.store.cancel(name[1:])
     with pytest.raises(StoreError, match="LIMIT"):
-        desk.store.lift(9, [*given, "x"])
-    assert desk.store.lift(9, given) == 1000
+        desk.store.lift(2**47, [*given, "x"])
+    assert desk.store.lift(2**47, given) == 1000
 
 
 def test_demote_of_what_was_claimed_before_keeps_its_attempts(desk: Desk) -> None:

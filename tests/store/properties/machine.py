@@ -135,6 +135,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.desk, self.wire, self.store = desk, wire, desk.store
         self.model, self.ledger = Model(desk.clock()), Ledger(desk.clock())
+        self.model.generation = desk.generation()
         self.processes = [Process() for _ in range(PROCESSES)]
         self.numbers = count(1)
         self.found = desk.snapshot()
