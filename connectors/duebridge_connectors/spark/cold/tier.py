@@ -21,6 +21,7 @@ from duebridge.store.cold.lease import ColdLease
 from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
+from duebridge_connectors.spark.cold.log_owner import check_owner, claim_log
 from duebridge_connectors.spark.cold.parquet_files import SHARES, ColdRead, read_files
 from duebridge_connectors.spark.files.location import place_of_tier
 from duebridge_connectors.spark.rows.schema import COLD
@@ -79,14 +80,20 @@ class Tier(msgspec.Struct, frozen=True):
             return max(shard.kept_until() for shard in shards)
 
 
-def open_tier(config: str, route: str) -> Tier:
-    """Open the cold tier of a route; raises `ConfigError` if it has none, and `StoreError`."""
+def open_tier(config: str, route: str, *, only_reads: bool = False) -> Tier:
+    """Open the cold tier of a route, whose log is of this namespace from now on.
+
+    One that `only_reads` leaves a log without an owner as it is. Raises `ConfigError` if the route
+    has no cold tier, or another namespace its log; `StoreError`, `OSError` and `JobFailed`.
+    """
     loaded = load_config(config)
     address = store_address(StoreOptions(config=config), loaded)
     found, shards = open_route(address, loaded, route)
     if found.cold_tier is None:
         raise ConfigError(f"routes.{route}.cold_tier: expected a path and a horizon; got none")
     log = ColdLog(place_of_tier(found.cold_tier, route), route)
+    owned = check_owner if only_reads else claim_log
+    owned(log, address.namespace)
     return Tier(address, found, found.cold_tier, address.shards(route, shards), log)
 
 

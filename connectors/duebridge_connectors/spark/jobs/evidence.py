@@ -89,7 +89,7 @@ def read_cold_tiers(spark: SparkSession, config: str, routes: Sequence[Route]) -
     for route in routes:
         if route.cold_tier is None:
             continue
-        tier = open_tier(config, route.name)
+        tier = open_tier(config, route.name, only_reads=True)
         rows = read_still_cold(spark, tier, [*COPY, "due_at_ms", "scheduled_at_ms"])
         if (marks := read_marks(tier)).found:
             rows = without_ended(rows, marks.frame(spark))
