@@ -1,6 +1,6 @@
 """Files in any place of the configuration: a path, or a URI of s3, gs, abfs, hdfs or file.
 
-                     ┌─ file ──▶ a file beside it, synced, then linked or renamed
+                     ┌─ file ──▶ a file beside it, synced, then linked or renamed; its folder synced
 write, create ─▶ kind┼─ hdfs ──▶ a file beside it, then renamed
                      └─ others ▶ one put, conditional for create
 read, list, stream ──▶ Arrow
@@ -8,6 +8,7 @@ read, list, stream ──▶ Arrow
 Two writers of one name are safe: `create_file` lets one of them win and tells the other.
 """
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -105,7 +106,7 @@ def _write(place: FileLocation, data: bytes, *, may_replace: bool) -> None:
 
 
 def _write_local(path: Path, data: bytes, may_replace: bool) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent)
     aside = path.with_name(f".{path.name}.{uuid4().hex}")  # Spark ignores it if we are killed
     try:
         with aside.open("xb") as file:
@@ -116,8 +117,33 @@ def _write_local(path: Path, data: bytes, may_replace: bool) -> None:
             aside.replace(path)
         else:
             path.hardlink_to(aside)  # unlike a rename it fails if there is one
+        sync_folder(path.parent)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _make_folder(path: Path) -> None:
+    """Make a folder and those above it, each on the disk at once."""
+    if path.is_dir():
+        return
+    _make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a local folder to the disk: a synced file is lost there without its name.
+
+    A file system that knows no such call is left to its own order.
+    """
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(folder)
 
 
 def _write_hdfs(place: FileLocation, data: bytes, may_replace: bool) -> None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -32,7 +33,7 @@ from duebridge_connectors.spark.cold.row_groups import (
 )
 from duebridge_connectors.spark.cold.slices import range_folder, read_slice
 from duebridge_connectors.spark.files.location import FileLocation, location_of
-from duebridge_connectors.spark.filesystem import open_filesystem, open_output
+from duebridge_connectors.spark.filesystem import open_filesystem, open_output, sync_folder
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
 
@@ -151,7 +152,7 @@ def write_table(root: FileLocation | str, file: str, rows: pa.Table) -> None:
     ):
         for group in groups:
             writer.write_table(group, row_group_size=group.num_rows)
-    _settle(files, path)
+    _settle(files, folder, file)
     found = read_whole_groups(files, path)
     pairs = zip_longest(groups, found)
     if not all(group is not None and group.equals(back) for group, back in pairs):
@@ -159,11 +160,17 @@ def write_table(root: FileLocation | str, file: str, rows: pa.Table) -> None:
         raise JobFailed(f"{root}/{file}: {text}: nothing is moved")
 
 
-def _settle(files: Any, path: str) -> None:
-    """Bring a file to the disk: the store is about to forget its rows."""
-    if isinstance(files, LocalFileSystem):
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
+def _settle(files: Any, root: str, file: str) -> None:
+    """Bring a file, and the names in all folders from the root to it, to the disk.
+
+    The store is about to forget its rows. Another task may have made a folder.
+    """
+    if not isinstance(files, LocalFileSystem):
+        return
+    with open(f"{root}/{file}", "rb") as written:
+        os.fsync(written.fileno())
+    for folder in Path(file).parents:  # the last is the root, which the log's owner has made
+        sync_folder(root / folder)
 
 
 def _stored(rows: pa.Table) -> pa.Table:
