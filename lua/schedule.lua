@@ -5,7 +5,8 @@
 -- ARGV[4]  longest allowed delay, ms
 -- ARGV[5]  replace: different content replaces what has the id, and a remembered id begins a new
 --          life; replace_living: the former only; reopen: the latter only; refuse: neither; hold:
---          neither, and a remembered id with different content is a conflict
+--          neither, and a remembered id with different content is a conflict; once: neither, and an id
+--          that was cancelled while it was cold answers cancelled, as nothing else ever has it
 -- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
@@ -19,7 +20,8 @@
 
 local call = {max_delay = tonumber(ARGV[4]),
   replace = ARGV[5] == 'replace' or ARGV[5] == 'replace_living',
-  revives = ARGV[5] == 'replace' or ARGV[5] == 'reopen', holds = ARGV[5] == 'hold'}
+  revives = ARGV[5] == 'replace' or ARGV[5] == 'reopen', holds = ARGV[5] == 'hold',
+  is_once = ARGV[5] == 'once' and has_cold_tier()}
 local call_id, keep_ms, count = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local FIRST, WIDTH = 9, 7
 local lease = ARGV[FIRST + WIDTH * count + 2]
@@ -32,7 +34,7 @@ if before then return cmsgpack.unpack(before) end
 local ids = first_fields(FIRST, WIDTH, count)
 local records = fetch(ids, REWRITTEN_BYTES)
 local remembered = read_memory('r', ids)
-read_tombstones(cold_ids(FIRST, WIDTH, ids))
+read_tombstones(bound_ids(FIRST, WIDTH, ids, call))
 local places, marks = read_places(ARGV[FIRST + WIDTH * count])
 local packed = ARGV[FIRST + WIDTH * count + 1]
 local keys = read_besides(packed, ids)

@@ -1,8 +1,10 @@
 -- Decides what schedule.lua answers for one envelope; writes nothing.
 
--- Return those of the ids that a cold row has: its generation is the sixth of its arguments.
-local function cold_ids(first, width, ids)
+-- Return those of the ids whose tombstone is asked for: all that are for one use, else what a cold row
+-- has: its generation is the sixth of its arguments.
+local function bound_ids(first, width, ids, call)
   local found = {}
+  if call.is_once then return ids end
   for i, id in ipairs(ids) do
     if ARGV[first + (i - 1) * width + 5] ~= '0' then found[#found + 1] = id end
   end
@@ -43,8 +45,14 @@ local function judge_living(call, given, record, earlier)
   return 'replaced'
 end
 
--- A tombstone applies to cold rows that are not newer than itself. No file has rows below the floor.
-local function judge_cold(given)
+-- A tombstone applies to cold rows that are not newer than itself. No file has rows below the floor. A
+-- row that comes anew under an id for one use is what went cold, and was cancelled there.
+local function judge_cold(call, given)
+  if given.generation == 0 then
+    local left = call.is_once and tombstone_of(given.id)
+    given.has_ended = left and left.cancelled > left.ended
+    return given.has_ended and 'cancelled'
+  end
   given.has_ended = given.generation < COLD_FLOOR or has_copy_ended(given)
   if given.has_ended then return given.generation < COLD_FLOOR and 'conflict' or 'duplicate' end
   local tombstone = tombstone_of(given.id)
@@ -70,7 +78,7 @@ local function judge_unknown(batch, call, given)
     given.due, given.has_ended = number_at(remembered, 1, 6), true
     return 'conflict'
   end
-  return given.generation > 0 and judge_cold(given) or 'accepted'
+  return judge_cold(call, given) or 'accepted'
 end
 
 -- Return why a new envelope is refused; what was there before never is.

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.store.cold.notes import ColdNotes
 from duebridge_connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
 from duebridge_connectors.spark.kafka_source import topic_of
 from duebridge_connectors.spark.session import job_error
@@ -83,6 +84,22 @@ def test_intake_of_a_topic_made_anew_reads_it_from_its_beginning_under_other_ids
     again = take_in(topic, start="latest")
     assert (counts(again), again.is_made_anew) == ((5, 0, 0), True)
     assert len(world.ids("plain")) == 8
+
+
+def test_intake_that_takes_records_in_again_brings_back_nothing_cancelled_while_cold(
+    world: World, topics: Topics, take_in: Run
+) -> None:
+    topic = topics.make(partitions=1)
+    topics.fill(topic, [Sent(b"x"), Sent(b"y")])
+    assert counts(take_in(topic, "cold")) == (2, 0, 0)
+    name = f"{topic_ref(world.spark, topics, topic).id}:0:0"
+    number, record = world.record("cold", name)
+    store = world.store("cold", number, cold_tier_ms=1 << 40)
+    ColdNotes(world.connection, store.shard).note_first(1)
+    assert store.demote("B", 0, [(name, record.generation)]).removed == 1
+    assert world.producer().cancel("cold", name) == "recorded"
+    again = take_in(topic, "cold", checkpoint=str(world.home / "lost")).rows
+    assert (again.accepted, again.duplicate, again.cancelled) == (0, 1, 1)
 
 
 def test_intake_while_its_topic_is_made_anew_fails_and_then_goes_on(

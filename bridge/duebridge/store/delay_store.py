@@ -88,6 +88,7 @@ class DelayStore(ColdCalls, DividedShard):
         revives: bool = True,
         reopens: bool = False,
         refuses_remembered: bool = False,
+        is_once: bool = False,
         keeps_answer: bool = True,
         places: Sequence[LogPosition | None] = (),
         primary_ids: Sequence[str] = (),
@@ -102,7 +103,8 @@ class DelayStore(ColdCalls, DividedShard):
         answers what became of it, so that a job that is repeated brings nothing back. Without
         `replace` a remembered id begins a new life where the caller `reopens` it; with other
         content it does so anyway, unless the call `refuses_remembered` ids: then that is a
-        `conflict`.
+        `conflict`. Ids that nothing else ever has, such as places in a log, are for one use
+        (`is_once`): what was cancelled under one while it was cold answers `cancelled`.
 
         A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
         give `keeps_answer=False`, since kept answers would fill the store: where a repeat is
@@ -120,7 +122,11 @@ class DelayStore(ColdCalls, DividedShard):
             raise ValueError(f"expected a place for each of {len(rows)} envelopes, or none")
         is_remembered = not (replace or reopens) and all(row.remember_ms for row in rows)
         is_kept = keeps_answer or not (is_remembered or (places and all(places)))
-        mode = "reopen" if reopens else "hold" if refuses_remembered else "refuse"
+        mode = "once" if is_once else "refuse"
+        if refuses_remembered:
+            mode = "hold"
+        if reopens:
+            mode = "reopen"
         if replace:
             mode = "replace" if revives else "replace_living"
 

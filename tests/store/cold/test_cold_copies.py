@@ -343,3 +343,32 @@ def test_mark_of_an_id_that_is_remembered_leaves_its_row_to_the_store(
     assert desk.store.mark(["x", "y"], generation, "") == ["x"]
     desk.clock.advance(3_600_000)
     assert desk.store.mark(["x"], generation_of(desk), "") == []
+
+
+@FILTERED
+def test_job_that_runs_again_brings_nothing_back_that_was_cancelled_while_cold(
+    desk: Desk, is_filtered: bool
+) -> None:
+    prepare(desk, is_filtered)
+    row = demoted(desk, "x")
+    assert desk.store.cancel("x") == "recorded"
+    again = {"is_once": True, "revives": False, "keeps_answer": False}
+    for _ in range(2):
+        assert [each.status for each in desk.schedule(far("x"), far("y"), **again)] in (
+            ["cancelled", "accepted"],
+            ["cancelled", "duplicate"],
+        )
+        assert desk.state_of("x") is None
+    assert hydrate(desk, row) == "cancelled", "and journals it"
+    assert desk.journal()[-1] == ("cancelled", ["x"])
+
+
+@pytest.mark.parametrize("since", ["schedule", "cancel"])
+def test_id_for_one_use_that_began_anew_or_ended_here_binds_nothing(desk: Desk, since: str) -> None:
+    demoted(desk, "x")
+    desk.store.cancel("x")
+    assert [each.status for each in desk.schedule(far("x", b"other"))] == ["accepted"]
+    if since == "cancel":
+        assert desk.store.cancel("x") == "cancelled"
+    expected = {"schedule": "conflict", "cancel": "accepted"}[since]
+    assert [each.status for each in desk.schedule(far("x"), is_once=True)] == [expected]

@@ -139,6 +139,7 @@ class IntakeWriter:
         self._topic = topic
         self._given = given
         self._on_batch = on_batch
+        self._ids: dict[str, str] = {} if "id" in intake.columns else {"id_use": "once"}
         self._run = sha256(f"{intake.checkpoint}/{topic.id}".encode()).hexdigest()[:12]
         self._done: list[Summary] = []
 
@@ -149,7 +150,7 @@ class IntakeWriter:
         batch before its offsets are committed.
         """
         self._check_topic()
-        options = dict(self._given)
+        options = {**self._ids, **self._given}
         if "rejects" in options:
             options["run"] = f"{self._run}-{number:09}"
         if "summary" in options:

@@ -175,6 +175,7 @@ class Loader:
                 max_delay_ms=self._job.route.max_delay,
                 replace=self._job.options.on_conflict == "replace",
                 revives=False,
+                is_once=self._job.options.id_use == "once",
                 keeps_answer=False,
                 lease=self._job.options.cold_lease,
             )

@@ -118,6 +118,8 @@ class WriteOptions(CappedOptions, frozen=True, kw_only=True):
     """For a known id with other content: refuse, or replace."""
     id_columns: Annotated[tuple[str, ...], _names] = ()
     """Columns to derive the id from, if there is no column id."""
+    id_use: Annotated[str, _one_of("any", "once")] = "any"
+    """once: nothing else ever has these ids, so what was cancelled while cold stays cancelled."""
     remember: Annotated[int, _duration] = 86_400_000
     """How long the store remembers an id after the end of its envelope, in ms."""
     rejects: Annotated[str | None, given_path] = None
