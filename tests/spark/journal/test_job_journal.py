@@ -152,11 +152,47 @@ def leave_checkpoint(table: Table, query: str) -> None:
 
 
 def add_batches(table: Table) -> None:
-    world = table.world
-    sink = JournalSink(table.files, journal_by_hand(world))
     for number in range(2):
-        entry = JournalRange(Shard(world.namespace, "plain", 0), number, number + 1, 0)
-        sink.add(world.spark.createDataFrame([entry.row()], RANGES), number)
+        add_planned(table, number, number, number + 1)
+
+
+def add_planned(table: Table, number: int, after: int, until: int) -> None:
+    """Add a batch of entries `after` + 1 to `until`; the checkpoint has its plan by then."""
+    offsets = table.home / "_checkpoint" / "offsets"
+    offsets.mkdir(exist_ok=True)
+    (offsets / str(number)).write_text(f'v1\n{{}}\n{{"plain/0":[1,{until},"E"]}}')
+    entries = JournalRange(Shard(table.world.namespace, "plain", 0), after, until, 0)
+    ranges = table.world.spark.createDataFrame([entries.row()], RANGES)
+    JournalSink(table.files, journal_by_hand(table.world)).add(ranges, number)
+
+
+def test_batch_of_a_checkpoint_that_was_restored_fails_and_skips_no_entry(table: Table) -> None:
+    table.world.accept("plain", "a")
+    table.world.accept("plain", "b")
+    leave_checkpoint(table, "a query")
+    add_batches(table)
+    table.world.accept("plain", "c")
+    for number in (0, 1):  # as planned anew from a copy that was older by so many batches
+        with pytest.raises(ConfigError, match="expected the checkpoint as it was at batch 1"):
+            add_planned(table, number, number, 3)
+    with pytest.raises(ConfigError, match="expected the checkpoint as it was at batch 1"):
+        add_planned(table, 2, 1, 3)
+    assert table.ids() == ["a", "b"]
+    add_planned(table, 1, 1, 2)
+    add_planned(table, 2, 2, 3)
+    assert table.ids() == ["a", "b", "c"]
+
+
+def test_batch_on_a_table_without_numbers_of_shards_follows_its_last_one(table: Table) -> None:
+    """As a version wrote it that kept the number of the batch alone."""
+    for name in "ab":
+        table.world.accept("plain", name)
+    leave_checkpoint(table, "a query")
+    table.files.begun("a query").commit("a query", 0, [])
+    add_batches(table)
+    assert table.ids() == ["b"]
+    with pytest.raises(ConfigError, match="expected the checkpoint as it was at batch 1"):
+        add_planned(table, 1, 1, 3)
 
 
 def killed_after(real: Any, call: int) -> Any:

@@ -5,8 +5,9 @@
 
 A task reads entries and writes files in one Python process: to hand rows to Spark in between takes
 twice the CPU of both.
-A repeated batch finds its number in the table and changes nothing; files of a batch that was killed
-before its commit are named by nobody, and the job tidy removes them.
+A repeated batch finds its number in the table and changes nothing; one of a checkpoint that is not
+where the table is fails. Files of a batch that was killed before its commit are named by nobody,
+and the job tidy removes them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +28,7 @@ from duebridge_connectors.spark.source.planning import given_store
 from duebridge_connectors.spark.table.journal_files import WRITTEN, JournalFile, write_days
 from duebridge_connectors.spark.table.journal_landed import take_over
 from duebridge_connectors.spark.table.journal_progress import JournalProgress
-from duebridge_connectors.spark.table.journal_table import JournalTable
+from duebridge_connectors.spark.table.journal_table import JournalTable, shard_numbers
 
 
 class JournalSummary(msgspec.Struct, frozen=True):
@@ -122,14 +123,18 @@ class JournalSink:
         self._done = JournalSummary(table.root)
 
     def add(self, ranges: DataFrame, number: int) -> None:
-        """Append a batch unless the table has it already."""
+        """Append a batch unless the table has it already.
+
+        Raises `ConfigError` where the checkpoint is not at the place of the table.
+        """
         query = self._table.query()
         before = self._table.begun(query)
-        if number <= before.batch(query):
+        if not self._table.lacks(before, number, self._reader.namespace):
             return
         files = _written(self._table.place, self._reader, ranges)
         until_ms = self._progress.complete_until_ms(number) if self._progress else 0
-        before.commit(query, number, files, until_ms)
+        reached = shard_numbers(self._reader.namespace, self._table.offset(number))
+        before.commit(query, number, files, until_ms, reached)
         self._done = self._done.with_batch(files)
         if self._progress:
             self._progress.note(number)

@@ -25,14 +25,14 @@ class JournalProgress:
 
         That is when the oldest entry was journalled that no batch has yet, or now if all are read.
         """
-        reached = self._table.reached(batch)
+        reached = self._table.offset(batch)
         with suppress(StoreError):
             now_ms = self._address.now_ms()  # first: what comes later is later
             shards = {_name(shard): shard for shard in shards_to_read(self._address, self._routes)}
             if shards.keys() <= reached.keys():
                 with self._address.connect() as connection:
                     until_ms = (
-                        _read_until_ms(Journal(connection, shard), reached[name], now_ms)
+                        _read_until_ms(Journal(connection, shard), reached[name].until, now_ms)
                         for name, shard in shards.items()
                     )
                     return min(until_ms, default=0)
@@ -44,8 +44,8 @@ class JournalProgress:
         Informative only, and skipped while the store is unreachable: the next batch repeats it.
         """
         with suppress(StoreError), self._address.connect() as connection:
-            for name, until in self._table.reached(batch).items():
-                _journal(connection, self._address.namespace, name).note_kept(until)
+            for name, reached in self._table.offset(batch).items():
+                _journal(connection, self._address.namespace, name).note_kept(reached.until)
 
 
 def _read_until_ms(journal: Journal, read: int, now_ms: int) -> int:

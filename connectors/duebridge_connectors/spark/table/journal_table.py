@@ -4,16 +4,18 @@
     TABLE/_delta_log                      Delta's log: only what it names is in the table
     TABLE/_checkpoint                     how far the query has read the journal
 
-Each commit sets a transaction of Delta, `duebridge.journal/QUERY`, to the number of its batch. The
-number is looked up before a batch is written, and the commit fails if another one has set it since.
-The query keeps which entries of which shards a number stands for, so that one number is enough for
-all of them. A second transaction says until when the table has every entry.
+Each commit sets a transaction of Delta, `duebridge.journal/QUERY`, to the number of its batch, and
+one for each shard, `duebridge.journal/NAMESPACE/ROUTE/SHARD/EPOCH`, to the last entry that it has.
+They are looked up before a batch is written, and the commit fails if another one has set them
+since. The query keeps which entries of which shards its batches stand for: where it says otherwise
+than the table, its checkpoint is of another place. Tables of older versions have no numbers of
+shards: their next commit adds them. Another transaction says until when the table has every entry.
 
 All commits go through `deltalake`, here and in the job tidy: it has one way of being alone with a
 version on every store. Nothing but files that no version names is left by a writer that is killed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -28,11 +30,13 @@ from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.delta_table import made_table, opened_table
 from duebridge_connectors.spark.files.location import FileLocation, location_of
 from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.source.journal.offset import ShardOffset
 from duebridge_connectors.spark.table.journal_files import TABLE_SCHEMA, JournalFile
 
 CHECKPOINT = "_checkpoint"
 LANDED = "_manifests"  # of a table as version 0.2.0 wrote it
 _BATCH = "duebridge.journal/{query}"
+_SHARD = "duebridge.journal/{namespace}/{name}/{epoch}"
 _COMPLETE = "duebridge.journal.complete_until_ms"
 _CONFIGURATION = {
     "delta.checkpointInterval": "10",
@@ -69,11 +73,24 @@ class JournalVersion:
         found = self._delta.transaction_version(_BATCH.format(query=query))
         return -1 if found is None else found
 
+    def shard_number(self, name: str) -> int | None:
+        """Return the last entry of a shard, by the name of `shard_numbers`; None if unknown."""
+        found: int | None = self._delta.transaction_version(name)
+        return found
+
     def commit(
-        self, query: str, batch: int, files: Iterable[JournalFile], complete_until_ms: int = 0
+        self,
+        query: str,
+        batch: int,
+        files: Iterable[JournalFile],
+        complete_until_ms: int = 0,
+        reached: Mapping[str, int] | None = None,
     ) -> None:
-        """Add a batch, atomically; raises `JobFailed` if another run did so since this version."""
-        numbers = {_BATCH.format(query=query): batch}
+        """Add a batch, atomically, and the `shard_numbers` that it has reached.
+
+        Raises `JobFailed` if another run did so since this version.
+        """
+        numbers = {_BATCH.format(query=query): batch, **(reached or {})}
         if complete_until_ms > self.complete_until_ms:
             numbers[_COMPLETE] = complete_until_ms
         try:
@@ -113,6 +130,10 @@ class JournalTable:
         self._files, self._path = open_filesystem(root)
 
     @property
+    def _remedy(self) -> str:
+        return f"Restore the newest {self.checkpoint} of this table, or start a new table"
+
+    @property
     def checkpoint(self) -> str:
         """The checkpoint directory of the query."""
         return f"{self.root}/{CHECKPOINT}"
@@ -127,9 +148,32 @@ class JournalTable:
         if version.batch(query) < 0 and version.files:
             raise ConfigError(
                 f"{self.root}: expected the checkpoint that it was written with; got the one of"
-                f" query {query}. Restore {self.checkpoint}, or start a new table"
+                f" query {query}. {self._remedy}"
             )
         return version
+
+    def lacks(self, version: JournalVersion, batch: int, namespace: str) -> bool:
+        """Tell whether a batch is the next one of a version, which else has all of it.
+
+        Raises `ConfigError` if it is neither. So it is with a checkpoint that was restored: batches
+        of old numbers have new entries.
+        """
+        last = version.batch(self.query())
+        is_next = batch > last
+        planned = shard_numbers(namespace, self.offset(batch - 1 if is_next else batch))
+        for name, until in planned.items():
+            there = version.shard_number(name)
+            if there is None:  # of an older version; Spark repeats no batch but the last
+                follows = batch >= last
+            else:
+                follows = until == there if is_next else until <= there
+            if not follows:
+                raise ConfigError(
+                    f"{self.root}: expected the checkpoint as it was at batch {last}, the last one"
+                    f" of the table; got batch {batch} of another one, such as an older copy."
+                    f" Nothing was added. {self._remedy}"
+                )
+        return is_next
 
     def existing(self) -> JournalVersion:
         """Return the newest version; raises `ConfigError` if there is none."""
@@ -148,15 +192,25 @@ class JournalTable:
         """Return the id of the query that owns the checkpoint."""
         return str(msgspec.json.decode(self._read(f"{CHECKPOINT}/metadata"))["id"])
 
-    def reached(self, batch: int) -> dict[str, int]:
-        """Return the last entry that a batch of the query reads, for each shard."""
-        offset = self._read(f"{CHECKPOINT}/offsets/{batch}").splitlines()[-1]
-        found = msgspec.json.decode(offset, type=dict[str, list[Any]])
-        return {name: until for name, (_, until, *_) in found.items()}
+    def offset(self, batch: int) -> dict[str, ShardOffset]:
+        """Return how far the query is with a batch, for each shard; nowhere before the first."""
+        if batch < 0:
+            return {}
+        text = self._read(f"{CHECKPOINT}/offsets/{batch}").splitlines()[-1]
+        found = msgspec.json.decode(text, type=dict[str, list[Any]])
+        return {name: ShardOffset.read(values) for name, values in found.items()}
 
     def _read(self, path: str) -> bytes:
         with self._files.open_input_stream(f"{self._path}/{path}") as stream:
             return bytes(stream.read())
+
+
+def shard_numbers(namespace: str, offset: Mapping[str, ShardOffset]) -> dict[str, int]:
+    """Return the last entry of each shard, by the names of their transactions."""
+    return {
+        _SHARD.format(namespace=namespace, name=name, epoch=each.epoch): each.until
+        for name, each in offset.items()
+    }
 
 
 def _added(file: JournalFile) -> AddAction:

@@ -60,6 +60,11 @@ class _RangeReader:
         self._shards = shards
         self._target: Ends | None = None
 
+    @property
+    def namespace(self) -> str:
+        """The namespace of the store that it reads."""
+        return self._address.namespace
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, or what range it is.
 
