@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from duebridge.errors import ConfigError
+from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.jobs import journal as job
 from duebridge_connectors.spark.jobs.journal import (
@@ -91,8 +92,13 @@ def test_run_journal_again_adds_what_is_new_and_tells_the_store_how_far_it_is(
     world.accept("plain", "b")
     assert table.run().rows == 2
     assert table.files.existing().complete_until_ms > complete[-1][0]
+    world.accept("plain", "c")
+    (unread,) = Journal(world.connection, world.store("plain").shard).read(1, 2)
+    assert table.run(route="split").rows == 0
+    assert table.files.existing().complete_until_ms <= unread.at_ms
+    assert table.run().rows == 1
     assert table.run().rows == 0
-    assert table.ids() == sorted([f"a{number}" for number in range(11)] + ["b"])
+    assert table.ids() == sorted([f"a{number}" for number in range(11)] + ["b", "c"])
     rows = table.rows().collect()
     assert {row.route for row in rows} == {"split", "plain"}
     assert [row.day for row in rows] == [utc_day(row.at) for row in rows]
@@ -177,6 +183,8 @@ def test_batch_of_a_checkpoint_that_was_restored_fails_and_skips_no_entry(table:
             add_planned(table, number, number, 3)
     with pytest.raises(ConfigError, match="expected the checkpoint as it was at batch 1"):
         add_planned(table, 2, 1, 3)
+    with pytest.raises(ConfigError, match="expected a checkpoint that has batch 9"):
+        table.files.offset(9)
     assert table.ids() == ["a", "b"]
     add_planned(table, 1, 1, 2)
     add_planned(table, 2, 2, 3)

@@ -49,18 +49,25 @@ def test_complete_until_is_when_the_oldest_missing_entry_was_journalled(
     assert progress.of("plain").complete_until_ms(0) >= progress.times("plain")[2]
 
 
-def test_complete_until_is_unknown_for_a_cut_entry_or_a_route_that_is_not_read(
-    world: World, progress: Progress
-) -> None:
+def test_complete_until_is_unknown_for_a_cut_entry(world: World, progress: Progress) -> None:
     world.accept("plain", "a", "b", "c")
     progress.read({"plain/0": [1, 1]})
     world.cut("plain", 2)
     assert progress.of("plain").complete_until_ms(0) == 0
     progress.read({"plain/0": [1, 3]})
     assert progress.of().complete_until_ms(0) > 0
-    world.accept("open", "d")
-    assert progress.of().complete_until_ms(0) == 0
-    assert progress.of("plain").complete_until_ms(0) > 0
+
+
+def test_complete_until_is_that_of_the_route_furthest_behind_whichever_are_read(
+    world: World, progress: Progress
+) -> None:
+    world.accept("plain", "a", "b")
+    world.accept("open", "c")
+    progress.read({"plain/0": [1, 1], "open/0": [1, 1]})
+    assert progress.of("open").complete_until_ms(0) == progress.times("plain")[1]
+    progress.read({"plain/0": [1, 2]})
+    assert progress.of().complete_until_ms(0) == progress.times("open")[0]
+    assert progress.of("plain").complete_until_ms(0) > progress.times("open")[0]
 
 
 def test_note_tells_the_store_how_far_the_table_is(world: World, progress: Progress) -> None:

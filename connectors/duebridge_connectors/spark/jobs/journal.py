@@ -85,12 +85,12 @@ def run_journal(
     address = given_store(parsed)
     progress = JournalProgress(address, parsed.route, target)
     sink = JournalSink(target, JournalStreamReader(parsed, address, ()), on_batch, progress)
-    begun_ms = address.now_ms()
     ranges = stream_journal(spark, **{**given, "content": "ranges"})
     writer = ranges.writeStream.foreachBatch(sink.add)
     run_query(writer.option("checkpointLocation", target.checkpoint), every or None)
     if not every:
-        target.begun(target.query()).complete(begun_ms)
+        ended = target.begun(target.query())
+        ended.complete(progress.complete_until_ms(ended.batch(target.query())))
     return sink.summary()
 
 

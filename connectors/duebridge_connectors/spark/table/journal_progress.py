@@ -7,6 +7,7 @@ from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.journal_entry import read_head
+from duebridge_connectors.spark.source.journal.offset import shard_name
 from duebridge_connectors.spark.source.planning import StoreAddress, shards_to_read
 from duebridge_connectors.spark.table.journal_table import JournalTable
 
@@ -23,19 +24,20 @@ class JournalProgress:
     def complete_until_ms(self, batch: int) -> int:
         """Return the instant before which a batch leaves nothing out; 0 if the store cannot say.
 
-        That is when the oldest entry was journalled that no batch has yet, or now if all are read.
+        That is when the oldest entry was journalled that no batch has yet, or now if all are read:
+        of every shard that the query has ever read, for the table keeps those too, and of those to
+        read that it has not begun with.
         """
-        reached = self._table.offset(batch)
+        reached = {name: each.until for name, each in self._table.offset(batch).items()}
         with suppress(StoreError):
             now_ms = self._address.now_ms()  # first: what comes later is later
-            shards = {_name(shard): shard for shard in shards_to_read(self._address, self._routes)}
-            if shards.keys() <= reached.keys():
-                with self._address.connect() as connection:
-                    until_ms = (
-                        _read_until_ms(Journal(connection, shard), reached[name].until, now_ms)
-                        for name, shard in shards.items()
-                    )
-                    return min(until_ms, default=0)
+            wanted = [shard_name(shard) for shard in shards_to_read(self._address, self._routes)]
+            with self._address.connect() as connection:
+                until_ms = (
+                    _read_until_ms(self._journal(connection, name), reached.get(name, 0), now_ms)
+                    for name in {*reached, *wanted}
+                )
+                return min(until_ms, default=0)
         return 0
 
     def note(self, batch: int) -> None:
@@ -45,7 +47,11 @@ class JournalProgress:
         """
         with suppress(StoreError), self._address.connect() as connection:
             for name, reached in self._table.offset(batch).items():
-                _journal(connection, self._address.namespace, name).note_kept(reached.until)
+                self._journal(connection, name).note_kept(reached.until)
+
+    def _journal(self, connection: Connection, name: str) -> Journal:
+        route, _, number = name.rpartition("/")
+        return Journal(connection, Shard(self._address.namespace, route, int(number)))
 
 
 def _read_until_ms(journal: Journal, read: int, now_ms: int) -> int:
@@ -54,12 +60,3 @@ def _read_until_ms(journal: Journal, read: int, now_ms: int) -> int:
     if after is not None:
         return read_head(*after).at_ms
     return now_ms if journal.last() <= read else 0
-
-
-def _journal(connection: Connection, namespace: str, name: str) -> Journal:
-    route, _, number = name.rpartition("/")
-    return Journal(connection, Shard(namespace, route, int(number)))
-
-
-def _name(shard: Shard) -> str:
-    return f"{shard.route}/{shard.number}"

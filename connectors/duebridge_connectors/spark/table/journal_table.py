@@ -193,10 +193,19 @@ class JournalTable:
         return str(msgspec.json.decode(self._read(f"{CHECKPOINT}/metadata"))["id"])
 
     def offset(self, batch: int) -> dict[str, ShardOffset]:
-        """Return how far the query is with a batch, for each shard; nowhere before the first."""
+        """Return how far the query is with a batch, for each shard; nowhere before the first.
+
+        Raises `ConfigError` for a batch that the checkpoint does not have.
+        """
         if batch < 0:
             return {}
-        text = self._read(f"{CHECKPOINT}/offsets/{batch}").splitlines()[-1]
+        try:
+            text = self._read(f"{CHECKPOINT}/offsets/{batch}").splitlines()[-1]
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"{self.root}: expected a checkpoint that has batch {batch}; got another one, such"
+                f" as an older copy. {self._remedy}"
+            ) from error
         found = msgspec.json.decode(text, type=dict[str, list[Any]])
         return {name: ShardOffset.read(values) for name, values in found.items()}
 
