@@ -27,6 +27,7 @@ ORDERS = "/v1/routes/orders/envelopes"
     [
         ({"tokens": "${file:/nowhere/tokens.yaml}"}, "serve.tokens: file /nowhere/tokens.yaml"),
         ({"tokens": "- broken"}, "serve.tokens: expected a YAML list"),
+        ({"tokens": "[]"}, "serve.tokens: expected at least one token; got an empty list"),
         ({"listen": "0.0.0.0:0"}, "expected tokens where it listens beyond this machine"),
         ({"listen": "127.0.0.1:{port}"}, "serve.listen: cannot listen on 127.0.0.1:{port}"),
     ],

@@ -54,7 +54,8 @@ def test_token_may_what_its_scopes_say(scopes: tuple[Scope, ...], scope: Scope, 
         ({"name": "x" * 65}, "at most 64"),
         ({"sha256": "A" * 64}, "64 hexadecimal digits"),
         ({"scopes": []}, "at least one of"),
-        ({"scopes": ["write"]}, "scopes"),
+        ({"scopes": ["write"]}, "shop: scopes: expected schedule, read, operate; got 'write'"),
+        ({"routes": []}, "shop: routes: expected at least one"),
         ({"route": "x"}, "route"),
         ({"sha256": digest_of("")}, "got that of an empty text"),
     ],
@@ -233,6 +234,22 @@ def test_command_makes_a_token_that_the_file_takes(duebridge: Command) -> None:
     assert made["line"]["sha256"] == digest_of(made["secret"])
     for wrong in (["a b"], ["shop", "--scopes", "write"], ["shop", "--scopes", ""]):
         assert duebridge("token", *wrong).code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--scopes", "read,foo"], "expected schedule, read, operate; got 'foo'"),
+        (["--routes", ""], "routes: expected at least one"),
+        (["--routes", " , "], "routes: expected at least one"),
+    ],
+)
+def test_command_without_a_use_for_the_token_says_what_was_expected(
+    duebridge: Command, words: list[str], said: str
+) -> None:
+    done = duebridge("token", "shop", *words)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
 
 
 def test_calls_are_journalled_with_the_name_of_their_token(

@@ -11,16 +11,17 @@ import time
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import msgspec
 import structlog
 import yaml
 
 from duebridge.config.fields import checked_name
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, shown
 
 Scope: TypeAlias = Literal["schedule", "read", "operate"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 SECRET_BYTES = 32
 MOST_NAME = 64  # characters: the journal keeps the name beside each entry
@@ -36,7 +37,8 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     sha256: str
-    scopes: tuple[Scope, ...]
+    scopes: tuple[str, ...]
+    """Of `SCOPES`: `read_tokens` and `check_token` see to it."""
     routes: tuple[str, ...] = ("*",)
     """Names, which may be globs."""
 
@@ -64,7 +66,7 @@ def digest_of(secret: str) -> str:
 
 
 def read_tokens(text: str) -> tuple[Token, ...]:
-    """Return the tokens of a file's text; raises `ConfigError`, which never quotes the text."""
+    """Return the tokens of a file; raises `ConfigError`, which quotes names and scopes alone."""
     try:
         given = yaml.safe_load(text)
     except Exception:  # also a ValueError, of a date that is none, and whatever PyYAML runs into
@@ -94,14 +96,21 @@ def _checked(token: Token) -> Token:
     if token.sha256 == digest_of(""):
         raise ConfigError(f"{place}: sha256: expected that of a secret; got that of an empty text")
     if not token.scopes:
-        raise ConfigError(f"{place}: scopes: expected at least one of schedule, read, operate")
+        raise ConfigError(f"{place}: scopes: expected at least one of {', '.join(SCOPES)}")
+    for scope in token.scopes:
+        if scope not in SCOPES:
+            expected = f"expected {', '.join(SCOPES)}; got {shown(scope)}"
+            raise ConfigError(f"{place}: scopes: {expected}")
+    if not token.routes:
+        raise ConfigError(f"{place}: routes: expected at least one name or glob; got none")
     return token
 
 
 class TokenFile:
     """The tokens as their file has them now: a change counts after a second, at most.
 
-    A new file that is broken is logged, and the former tokens stay.
+    A new file that is broken is logged, and the former tokens stay. One without a token ends the
+    right of all; at the start that is a mistake.
     """
 
     def __init__(
@@ -112,6 +121,8 @@ class TokenFile:
         self._monotonic = monotonic
         self._text = read()
         self._tokens = _with_digests(read_tokens(self._text))
+        if not self._tokens:
+            raise ConfigError("serve.tokens: expected at least one token; got an empty list")
         self._looked_at = monotonic()
         self._fault = ""  # of the file as it is now
 
