@@ -20,11 +20,14 @@ from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
 from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output, read_file
 from duebridge_connectors.spark.jobs.evidence import complete_until_ms
+from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import run_reconcile
+from duebridge_connectors.spark.jobs.report import run_report
+from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.table.journal_table import JournalTable
-from tests.spark.cold.cold_route import STEPS, ColdRoute, listed
+from tests.spark.cold.cold_route import ColdRoute, listed
 from tests.spark.journal.journal_by_hand import QUERY, add_batch
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded
@@ -142,19 +145,9 @@ def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
     assert SECRET_KEY not in said
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1000)
-def test_commands_of_spark_read_and_write_hdfs(
-    world: World, on_hdfs: FileLocation, kafka_jars: str
-) -> None:
-    play_commands(world, on_hdfs, str(on_hdfs / "in"), f"spark.jars={kafka_jars}")
-
-
 def play_commands(world: World, place: FileLocation, source: str, jars: str) -> str:
     """Schedule rows of files, keep the journal and report on it; return all that was said."""
-    rows = {"id": ["near", "", "far"], "body": ["1", "2", "3"], "due_at": [LATER_MS] * 3}
-    with open_output(place / "in/rows.parquet") as stream:
-        pq.write_table(pa.table(rows), stream)
+    write_rows(place)
     rejects, table, said = str(place / "rejects"), str(place / "journal"), ""
     for code, *words in (
         (1, "schedule", "plain", source, "--rejects", rejects),  # one has no id
@@ -164,11 +157,34 @@ def play_commands(world: World, place: FileLocation, source: str, jars: str) -> 
         done = world.command("spark", *words, "--spark", jars)
         assert done.code == code, done.err
         said += done.err + done.out
+    check_written(world, place)
+    return said
+
+
+@pytest.mark.long
+def test_jobs_of_spark_read_and_write_hdfs(world: World, on_hdfs: FileLocation) -> None:
+    write_rows(on_hdfs)
+    spark, to = world.spark, {"config": world.config}
+    rejects, table = str(on_hdfs / "rejects"), str(on_hdfs / "journal")
+    done = run_schedule(spark, [str(on_hdfs / "in")], route="plain", rejects=rejects, **to)
+    assert (done.accepted, done.rejects) == (2, 1)  # one has no id
+    run_journal(spark, table, **to)
+    run_report(spark, str(on_hdfs / "report"), journal=table, **to)
+    check_written(world, on_hdfs)
+
+
+def write_rows(place: FileLocation) -> None:
+    rows = {"id": ["near", "", "far"], "body": ["1", "2", "3"], "due_at": [LATER_MS] * 3}
+    with open_output(place / "in/rows.parquet") as stream:
+        pq.write_table(pa.table(rows), stream)
+
+
+def check_written(world: World, place: FileLocation) -> None:
+    """The store has what is sound, and the place the rest and the report."""
     assert world.ids("plain") == {"near", "far"}
     files, path = open_filesystem(place / "rejects")
     assert pq.read_table(path, filesystem=files).num_rows == 1
     assert b"<html" in read_file(place / "report/report.html")
-    return said
 
 
 def test_settings_of_spark_are_those_of_each_bucket(world: World, place: FileLocation) -> None:
@@ -193,12 +209,12 @@ def test_spark_needs_its_connector_for_places_on_s3_alone() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", STEPS)
 def test_demote_to_a_bucket_that_is_killed_and_run_again_loses_nothing(
-    cold: ColdRoute, place: FileLocation, step: str
+    cold: ColdRoute, place: FileLocation
 ) -> None:
+    """Before the commit, which is a conditional put; other steps are the same as on a disk."""
     cold.schedule(*IDS)
-    cold.demote_until(step)
+    cold.demote_until("before the commit")
     cold.demote()
     assert cold.warm() == set()
     assert cold.ids() == IDS

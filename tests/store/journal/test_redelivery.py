@@ -243,7 +243,7 @@ BEGINS = st.sampled_from(
 
 
 @pytest.mark.parametrize("connection", ["redis"], indirect=True)
-@settings(max_examples=4 * EXAMPLES, derandomize=True)
+@settings(max_examples=2 * EXAMPLES, derandomize=True)
 @given(sent=SENT, begin=BEGINS, events=EVENTS, is_split=st.booleans())
 def test_key_keeps_its_promises_whatever_is_beside_it(
     connection: Connection,
