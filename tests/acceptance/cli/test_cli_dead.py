@@ -295,9 +295,8 @@ def test_shunt_tries_what_the_dead_letter_target_rejected_again(duebridge: Comma
         config = load_config(duebridge.file)
         (store,) = RouteStore.open(connection, "duebridge", config.routes["reminders"]).shards
         claim = store.shunt(9, 30_000)
-        store.postpone(
-            claim.token, [Postponement(each, None, "Large\n2 MiB") for each in claim.ids]
-        )
+        rejected = [Postponement(each, None, "Large\n2 MiB") for each in claim.ids]
+        store.postpone(claim.token, rejected, str(config.routes["reminders"].dead_letter))
         assert store.stats().rejected == 2
         (reminders,) = duebridge("stats", "reminders", "--output", "json").json()["routes"]
         assert reminders["rejected"] == 2
