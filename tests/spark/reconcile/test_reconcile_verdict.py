@@ -136,6 +136,13 @@ def arrived(spark: SparkSession, *rows: tuple[str, int]) -> DataFrame:
     return arrived_facts(spark.createDataFrame(made, ARRIVED))
 
 
+def begun(spark: SparkSession, *rows: tuple[str, int, int | None]) -> DataFrame:
+    """Of id, time, and when the message says that its life began."""
+    made = [("r", name, instant(at), False, "", instant(of)) for name, at, of in rows]
+    schema = f"{ARRIVED}, scheduled_at timestamp"
+    return arrived_facts(spark.createDataFrame(made, schema), 10, 100)
+
+
 def named(*facts: DataFrame, late_ms: int | None = None) -> set[tuple[str, str]]:
     found = violations(judge(lives(*facts), NEVER, late_ms)).collect()
     return {(row.kind, row.id) for row in found}
@@ -170,6 +177,18 @@ def test_id_of_two_lives_may_arrive_twice_and_not_more(spark: SparkSession) -> N
     twice = [(name, at) for name in ("well", "thrice") for at in (31, 61)]
     found = named(rows, arrived(spark, *twice, ("once", 31), ("thrice", 62)))
     assert found == {("lost", "once"), ("duplicates", "thrice")}
+
+
+def test_copy_of_one_life_stands_for_no_other(spark: SparkSession) -> None:
+    ids = ("well", "cart", "silent")
+    rows = journal(spark, *(accepted(name, *life) for name in ids for life in ((20, 30), (50, 60))))
+    well = [("well", 31, 20), ("well", 32, 20), ("well", 61, 50)]
+    cart = [("cart", 31, 20), ("cart", 32, 20)]
+    silent = [("silent", 31, None), ("silent", 61, None)]  # without its header anything may be
+    facts = rows, begun(spark, *well, *cart, *silent)
+    assert named(*facts) == {("duplicates", "well"), ("lost", "cart"), ("duplicates", "cart")}
+    (row,) = totals(judge(lives(*facts), NEVER)).collect()
+    assert row.duplicate_copies == 2
 
 
 def test_journal_of_what_was_demoted_and_came_back_is_of_one_life(spark: SparkSession) -> None:

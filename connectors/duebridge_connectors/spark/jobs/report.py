@@ -106,7 +106,9 @@ def _read_figures(
     duplicates = None
     if violations is not None:
         named = _of_routes(spark.read.parquet(violations), names).where("kind = 'duplicates'")
-        copies = named.groupBy("route").agg(F.sum(F.col("delivered") - F.col("accepted")))
+        copies = named.groupBy("route").agg(
+            F.sum(F.greatest(F.col("delivered") - F.col("accepted"), F.lit(1)))
+        )
         duplicates = {row[0]: int(row[1]) for row in copies.collect()}
     return ReportFigures(made_at=datetime.now(UTC), duplicates=duplicates, **tables)
 

@@ -16,7 +16,8 @@ def totals(verdicts: DataFrame) -> DataFrame:
         & (F.col("accepted") == 0)
         & (F.col("delivered") + F.col("dead") > 0)
     )
-    copies = F.greatest(F.col("delivered") - F.greatest("accepted", F.lit(1)), F.lit(0))
+    lives = F.least(F.greatest("accepted", F.lit(1)), "delivered_lives")
+    copies = F.greatest(F.col("delivered") - lives, F.lit(0))
     counted = verdicts.groupBy("route").agg(
         *(_ids_where(F.col(name) > 0).alias(name) for name in _OUTCOMES),
         _ids_where(is_recovered).alias("recovered"),

@@ -28,7 +28,7 @@ _DUES = (what.ACCEPTED, what.REPLACED, what.DUE, what.RECEIPT)
 _ANY_DUES = (*_DUES, what.DEMOTED, what.KNOWN, what.ATTEMPTED)
 _TARGETS, _LETTERS = (what.TARGET, what.STRAY), (what.DEAD_LETTER, what.STRAY_LETTER)
 _ARRIVED = (*_TARGETS, *_LETTERS)
-_ENDS = ("delivered", "dead", "held", "cancelled", "excused", "ended")
+_ENDS = ("delivered_lives", "dead_lives", "held", "cancelled", "excused", "ended")
 
 
 class Evidence(NamedTuple):
@@ -103,6 +103,8 @@ def aggregate_lives(facts: DataFrame) -> DataFrame:
         F.max(_of("print", what.RECEIPT, what.KNOWN)).alias("sent"),
         F.min(_of("print", *_ARRIVED)).alias("least"),
         F.max(_of("print", *_ARRIVED)).alias("most"),
+        _lives(*_TARGETS).alias("delivered_lives"),
+        _lives(*_LETTERS, what.HELD_DEAD).alias("dead_lives"),
     )
 
 
@@ -129,6 +131,12 @@ def _counts() -> list[Column]:
         _count(what.LATER).alias("later"),
         _count(what.STRAY, what.STRAY_LETTER, what.ELSEWHERE).alias("strays"),
     ]
+
+
+def _lives(*kinds: int) -> Column:
+    """Count the lives that came: messages of one life have one beginning, if they say it."""
+    known = F.collect_set(_of("place", *kinds))
+    return F.size(known) + F.count_if(_is(*kinds) & F.col("place").isNull())
 
 
 def judge(
@@ -162,7 +170,7 @@ def judge(
             "stuck": (F.col("held") > 0) & _is_true(F.col("held_due") < stuck_before_ms),
             "misplaced": F.col("strays") > 0,
             "misdated": is_known & (_is_no_due("least_header") | _is_no_due("most_header")),
-            "duplicates": delivered > once,
+            "duplicates": delivered > F.least(once, "delivered_lives"),
             "in_two_places": (delivered > 0) & (dead > 0) & (accepted < 2),
             "late": _is_true(late),
             "ids": F.lit(1),
@@ -175,7 +183,10 @@ def judge(
 
 
 def _accounted() -> Column:
-    """Count the ends of an id; a cold one that returns after the period begins a later life."""
+    """Count the ends of an id; a cold one that returns after the period begins a later life.
+
+    A second copy of one life is no end of another.
+    """
     ends = reduce(Column.__add__, map(F.col, _ENDS))
     return ends + F.when(F.col("demoted") > 0, F.col("later")).otherwise(F.lit(0))
 
