@@ -25,10 +25,16 @@ from duebridge.http.site import Site
 ROUTE = "/v1/routes/{route}"
 ENVELOPE = f"{ROUTE}/envelopes/{{id:path}}"
 OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
-    f"{ROUTE}/envelopes": {"POST": Operation(envelopes.post, "schedule")},  # most come here
+    f"{ROUTE}/envelopes": {  # most come here
+        "POST": Operation(envelopes.post, "schedule", query=("on_conflict",))
+    },
     "/v1/routes": {"GET": Operation(readings.list_routes, "read")},
     f"{ROUTE}/stats": {"GET": Operation(readings.show_stats, "read", configured=False)},
-    f"{ROUTE}/histogram": {"GET": Operation(readings.show_histogram, "read", configured=False)},
+    f"{ROUTE}/histogram": {
+        "GET": Operation(
+            readings.show_histogram, "read", configured=False, query=("horizon", "buckets")
+        )
+    },
     f"{ENVELOPE}/deliver-now": {"POST": Operation(envelopes.deliver_now, "operate")},
     ENVELOPE: {
         "GET": Operation(envelopes.get, "read"),

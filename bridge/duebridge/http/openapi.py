@@ -56,12 +56,12 @@ _TITLES = {
 
 
 class Contract(msgspec.Struct, frozen=True):
-    """The parameters and answers of an operation, in addition to its `STANDARD` answers."""
+    """The headers and answers of an operation, in addition to its `STANDARD` answers."""
 
     answers: Mapping[int, type | str]
     takes: Mapping[str, Schema] = {}
     refuses: tuple[int, ...] = ()
-    parameters: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
 
 
 def _ref(kind: type) -> Schema:
@@ -84,9 +84,9 @@ CONTRACTS: Mapping[str, Contract] = {
         {200: Receipt, 201: Receipt},
         _POSTED,
         (408, 409, 413, 415, 422),
-        ("on_conflict", "key"),
+        ("key",),
     ),
-    "show_histogram": Contract({200: Histogram}, {}, (), ("horizon", "buckets")),
+    "show_histogram": Contract({200: Histogram}),
     "get": Contract({200: Known}),
     "patch": Contract(
         _CHANGES,
@@ -194,7 +194,7 @@ def _operation(path: str, operation: Operation) -> Schema:
         "operationId": name,
         "summary": summary.strip(),
         "description": f"{rest.strip()} Scope: `{operation.scope}`.".strip(),
-        "parameters": [_PARAMETERS[each] for each in (*named, *contract.parameters)],
+        "parameters": [_PARAMETERS[each] for each in (*named, *operation.query, *contract.headers)],
         "responses": _responses(name, contract),
     }
     if contract.takes:

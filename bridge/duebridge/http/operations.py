@@ -52,11 +52,15 @@ Handler: TypeAlias = Callable[[AuthorizedCall], Awaitable[Response]]
 
 
 class Operation(NamedTuple):
-    """The handler of a method, and the scope it needs; `configured`: its route must be, too."""
+    """The handler of a method, and the scope it needs; `configured`: its route must be, too.
+
+    `query` has the names of its query parameters.
+    """
 
     handler: Handler
     scope: Scope
     configured: bool = True
+    query: tuple[str, ...] = ()
 
 
 class Endpoint:
@@ -85,6 +89,7 @@ class Endpoint:
         check_may(token, operation.scope, name or None)
         self._context.rates.check(token)
         check_encoding(request)
+        check_query(request, operation.query)
         try:
             if name and operation.configured:
                 find_route(self._context.site.config, name)
@@ -114,9 +119,19 @@ def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = No
     return Response(_encode(value), status, headers, JSON)
 
 
+def check_query(request: Request, known: tuple[str, ...]) -> None:
+    """Raise `ProblemError` 400 for a query parameter that the operation does not have."""
+    if not request.scope["query_string"]:  # of most requests: to parse it costs more than to look
+        return
+    for name in request.query_params:
+        if name not in known:
+            what = unknown_name("a parameter of this operation", name, known)
+            raise ProblemError(400, "Bad request", f"query: {what}")
+
+
 def query_choice(request: Request, name: str, known: tuple[Choice, ...]) -> Choice:
     """Return a query parameter; the first choice if absent. Raises `ProblemError` 400."""
-    if not request.scope["query_string"]:  # of most requests: to parse it costs more than to look
+    if not request.scope["query_string"]:
         return known[0]
     given = request.query_params.get(name, known[0])
     for each in known:
