@@ -137,7 +137,7 @@ def give_back(name: str, reply: object) -> Iterator[tuple[str, list[bytes | str 
     found = read_reply(reply, _Leases)
     if found.ids and name == "shunt":
         ends = [part for each in found.ids for part in (each, 0, 0, "")]
-        yield "postpone", [found.token, len(found.ids), *ends]
+        yield "postpone", [found.token, "", len(found.ids), *ends]  # no target rejected any
     elif found.ids:
         yield "release", [found.token, len(found.ids), *found.ids]
 
