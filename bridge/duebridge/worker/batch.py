@@ -46,9 +46,12 @@ class Batch(NamedTuple):
         return [leased for group in self.outgoing.groups for leased in group.leased]
 
     @property
-    def is_of_its_broker(self) -> bool:
-        """Whether the lane's broker is that of every target; else the route has moved since."""
-        return all(each.health.target.broker == self.lane.broker for each in self.outgoing.groups)
+    def is_of_one_broker(self) -> bool:
+        """Whether the route's broker is that of every target; else the route has moved since."""
+        broker = self.view.target.broker
+        return self.is_letter or all(
+            each.health.target.broker == broker for each in self.outgoing.groups
+        )
 
     @property
     def ids(self) -> list[str]:

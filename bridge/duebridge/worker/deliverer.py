@@ -89,13 +89,14 @@ class Deliverer:
     def _publish(self, batch: Batch) -> Sequence[Outcome]:
         if self._monotonic() > batch.must_start_by:
             return [_LATE] * (batch.outgoing.load.envelopes + len(batch.damaged))
-        deliveries, lane = batch.deliveries(), batch.lane
-        if batch.is_of_its_broker:
-            return lane.publish(deliveries)
-        is_here = [each.target.broker == lane.broker for each in deliveries]
-        answers = iter(lane.publish([*compress(deliveries, is_here)]))
+        deliveries = batch.deliveries()
+        if batch.is_of_one_broker:
+            return batch.lane.publish(deliveries)
+        broker = batch.view.target.broker
+        is_here = [each.target.broker == broker for each in deliveries]
+        answers = iter(batch.lane.publish([*compress(deliveries, is_here)]))
         return [
-            next(answers) if here else of_another_broker(each.target, lane.broker)
+            next(answers) if here else of_another_broker(each.target, broker)
             for each, here in zip(deliveries, is_here, strict=True)
         ]
 
