@@ -264,7 +264,7 @@ WRONG = [
     ({"states": "dead"}, "option states: unknown, did you mean state"),
     ({"minPartitions": "0"}, "option minPartitions: expected a whole number, 1 to 10000"),
     ({"state": "gone"}, "option state: expected some of pending"),
-    ({"dueBefore": "2030-01-01T00:00:00"}, "expected an aware datetime"),
+    ({"dueBefore": "2030-01-01T00:00:00"}, "dueBefore: expected RFC 3339 with an offset"),
     ({"route": "nowhere"}, "expected routes of the store"),
     ({"store": "redis://:hunter2@localhost"}, "expected its password as"),
 ]

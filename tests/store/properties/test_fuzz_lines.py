@@ -79,7 +79,8 @@ def test_lines_are_refused_by_number_or_stored_as_they_say(tmp_path: Path) -> No
         assert sent.code == 1, sent.err
         operator = Operator(load_config(command.file), connection)
         taken = [envelope for _, envelope in found if envelope is not None]
-        for envelope, receipt in zip(taken, sent.json_lines(), strict=True):
+        of_envelopes = [each for each in sent.json_lines() if each["id"]]
+        for envelope, receipt in zip(taken, of_envelopes, strict=True):
             if receipt["status"] == "accepted":
                 shown = operator.show(ROUTE, receipt["id"])
                 assert shown is not None
