@@ -87,8 +87,7 @@ class ShardView:
         self._pause_s = FIRST_PAUSE_S
         self._blameless_until = 0.0
         self._gathers_until = 0.0
-        self._has_readdressed = False  # what another target than the route's present one rejected
-        self._readdress_at = -inf
+        self._readdress_at: float | None = None  # none: what another target rejected comes first
 
     def gather(self, promoted: int) -> None:
         """Record a promotion; without a backlog, delay the next one by `GATHER_S`."""
@@ -146,7 +145,7 @@ class ShardView:
         """
         if self.dead_letter is None:
             return None
-        if not self._has_readdressed:
+        if self._readdress_at is None:
             return "changed"
         is_time = self.poll.dead and self._monotonic() >= self._readdress_at
         return "unaddressed" if is_time else None
@@ -156,7 +155,6 @@ class ShardView:
         if moved:
             self._must_poll = True
             return
-        self._has_readdressed = True
         self._readdress_at = self._monotonic() + READDRESS_EVERY_S
 
     def must_poll(self) -> None:

@@ -27,13 +27,16 @@ def claim_log(log: ColdLog, namespace: str) -> None:
 
     Raises `ConfigError` for another owner, `OSError`, and `JobFailed` for a damaged file.
     """
-    if not owner_of(log):
+    if not check_owner(log, namespace):
         create_file(log.root / OWNER, msgspec.json.encode(LogOwner(namespace)))
-    check_owner(log, namespace)
+        check_owner(log, namespace)  # another job may have been first
 
 
-def check_owner(log: ColdLog, namespace: str) -> None:
-    """Raise `ConfigError` for a log of another namespace, `OSError`, and `JobFailed`."""
+def check_owner(log: ColdLog, namespace: str) -> bool:
+    """Return whether a log has an owner.
+
+    Raises `ConfigError` for a log of another namespace, `OSError`, and `JobFailed`.
+    """
     owner = owner_of(log)
     if owner not in ("", namespace):
         raise ConfigError(
@@ -42,6 +45,7 @@ def check_owner(log: ColdLog, namespace: str) -> None:
             f" another path; if {namespace} goes on with the files of {owner}, which takes no more"
             " of them, delete that file"
         )
+    return bool(owner)
 
 
 def owner_of(log: ColdLog) -> str:
