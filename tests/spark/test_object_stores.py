@@ -16,7 +16,7 @@ from pyarrow.fs import AzureFileSystem, FileSelector
 
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, REMOVED, ColdLog, Commit
-from duebridge_connectors.spark.cold.parquet_files import write_table
+from duebridge_connectors.spark.cold.parquet.files import write_table
 from duebridge_connectors.spark.delta_table import opened_table
 from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import (

@@ -26,8 +26,8 @@ from duebridge_connectors.spark.cold.commit_log import (
     Commit,
 )
 from duebridge_connectors.spark.cold.compaction import compact
-from duebridge_connectors.spark.cold.parquet_files import new_file, write_table
-from duebridge_connectors.spark.cold.row_groups import DUE
+from duebridge_connectors.spark.cold.parquet.files import new_file, write_table
+from duebridge_connectors.spark.cold.parquet.row_groups import DUE
 from duebridge_connectors.spark.cold.sweep import sweep
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD

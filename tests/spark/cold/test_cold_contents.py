@@ -17,9 +17,14 @@ from msgspec.msgpack import Ext
 from duebridge.envelope import Envelope, Properties, Target
 from duebridge.errors import EnvelopeError
 from duebridge.store.wire.record import EnvelopeContent, pack, pack_content, plain_blob
-from duebridge_connectors.spark.cold.contents import BLOB, CONTENTS, with_blobs, with_contents
-from duebridge_connectors.spark.cold.parquet_files import write_table
-from duebridge_connectors.spark.cold.row_groups import read_groups
+from duebridge_connectors.spark.cold.parquet.contents import (
+    BLOB,
+    CONTENTS,
+    with_blobs,
+    with_contents,
+)
+from duebridge_connectors.spark.cold.parquet.files import write_table
+from duebridge_connectors.spark.cold.parquet.row_groups import read_groups
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import JobFailed
-from duebridge_connectors.spark.cold import compaction, parquet_files
+from duebridge_connectors.spark.cold import compaction
 from duebridge_connectors.spark.cold.commit_log import (
     HYDRATED,
     SCHEDULED,
@@ -21,13 +21,14 @@ from duebridge_connectors.spark.cold.commit_log import (
     boundary_ms,
 )
 from duebridge_connectors.spark.cold.compaction import FEW, compact
-from duebridge_connectors.spark.cold.parquet_files import (
+from duebridge_connectors.spark.cold.parquet import files as parquet_files
+from duebridge_connectors.spark.cold.parquet.files import (
     ColdBatch,
     ColdRead,
     read_files,
     write_files,
 )
-from duebridge_connectors.spark.cold.slices import FileSlice, range_of
+from duebridge_connectors.spark.cold.parquet.slices import FileSlice, range_of
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.session import job_error

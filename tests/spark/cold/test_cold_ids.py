@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import LocalFileSystem
 
-from duebridge_connectors.spark.cold.id_filter import SUFFIX, filter_of, have_any
+from duebridge_connectors.spark.cold.parquet.id_filter import SUFFIX, filter_of, have_any
 
 IDS = [f"order-{number}" for number in range(2000)]
 OTHERS = [f"order-{number}" for number in range(10_000, 30_000)]

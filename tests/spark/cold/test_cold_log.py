@@ -28,7 +28,7 @@ from duebridge_connectors.spark.cold.commit_log import (
     Commit,
     entry_name,
 )
-from duebridge_connectors.spark.cold.slices import FileSlice, range_folder, range_of
+from duebridge_connectors.spark.cold.parquet.slices import FileSlice, range_folder, range_of
 from tests.spark.cold.cold_route import Killed, die
 
 DAY = 24 * HOUR_MS

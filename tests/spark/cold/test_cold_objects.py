@@ -13,8 +13,8 @@ from duebridge.store.due_window import ANY_TIME
 from duebridge_connectors.spark.cold.cold_reader import read_cold_rows
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED, ColdLog, Commit
 from duebridge_connectors.spark.cold.compaction import FEW, CompactionSummary, compact
-from duebridge_connectors.spark.cold.parquet_files import write_table
-from duebridge_connectors.spark.cold.slices import range_folder
+from duebridge_connectors.spark.cold.parquet.files import write_table
+from duebridge_connectors.spark.cold.parquet.slices import range_folder
 from duebridge_connectors.spark.cold.sweep import SweepSummary, sweep
 from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
 from duebridge_connectors.spark.files.location import FileLocation, Stores

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from duebridge_connectors.spark.cold.parquet_files import write_table
+from duebridge_connectors.spark.cold.parquet.files import write_table
 from duebridge_connectors.spark.filesystem import create_file, write_file
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD

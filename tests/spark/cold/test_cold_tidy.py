@@ -26,10 +26,10 @@ from duebridge_connectors.spark.cold.commit_log import (
     entry_name,
 )
 from duebridge_connectors.spark.cold.compaction import FEW, CompactionSummary, compact
-from duebridge_connectors.spark.cold.id_filter import SUFFIX
-from duebridge_connectors.spark.cold.parquet_files import write_table
-from duebridge_connectors.spark.cold.row_groups import WantedRows, read_groups
-from duebridge_connectors.spark.cold.slices import range_folder, range_of, read_slice
+from duebridge_connectors.spark.cold.parquet.files import write_table
+from duebridge_connectors.spark.cold.parquet.id_filter import SUFFIX
+from duebridge_connectors.spark.cold.parquet.row_groups import WantedRows, read_groups
+from duebridge_connectors.spark.cold.parquet.slices import range_folder, range_of, read_slice
 from duebridge_connectors.spark.cold.sweep import DAY_MS, LEFT_MS, SPENT_MS, SweepSummary
 from duebridge_connectors.spark.cold.tier_state import VOID_LIST
 from duebridge_connectors.spark.filesystem import open_filesystem

@@ -18,13 +18,13 @@ from duebridge.errors import JobFailed
 from duebridge.store.cold.lease import ColdLease
 from duebridge_connectors.spark.cold.commit_log import Commit
 from duebridge_connectors.spark.cold.filter_rebuild import mark_batch
-from duebridge_connectors.spark.cold.parquet_files import (
+from duebridge_connectors.spark.cold.parquet.files import (
     WRITTEN,
     ColdBatch,
     write_files,
     write_table,
 )
-from duebridge_connectors.spark.cold.slices import range_of
+from duebridge_connectors.spark.cold.parquet.slices import range_of
 from duebridge_connectors.spark.cold.sweep import check_recent
 from duebridge_connectors.spark.cold.tier import Tier, read_cold, read_marks, read_still_cold
 from duebridge_connectors.spark.cold.tier_state import VOID_LIST

@@ -15,9 +15,9 @@ from duebridge.config.models import ColdTier
 from duebridge.errors import ConfigError, JobFailed
 from duebridge.store.due_window import DueWindow
 from duebridge_connectors.spark.cold.commit_log import ColdLog
-from duebridge_connectors.spark.cold.id_filter import have_any
-from duebridge_connectors.spark.cold.row_groups import DUE, WantedRows, read_groups
-from duebridge_connectors.spark.cold.slices import FileSlice, range_of, read_slice
+from duebridge_connectors.spark.cold.parquet.id_filter import have_any
+from duebridge_connectors.spark.cold.parquet.row_groups import DUE, WantedRows, read_groups
+from duebridge_connectors.spark.cold.parquet.slices import FileSlice, range_of, read_slice
 from duebridge_connectors.spark.files.location import place_of_tier
 from duebridge_connectors.spark.filesystem import open_filesystem
 

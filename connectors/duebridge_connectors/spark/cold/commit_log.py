@@ -19,7 +19,7 @@ import msgspec
 from pyarrow.fs import FileSelector, FileType
 
 from duebridge.errors import JobFailed
-from duebridge_connectors.spark.cold.slices import up_to_hour
+from duebridge_connectors.spark.cold.parquet.slices import up_to_hour
 from duebridge_connectors.spark.cold.tier_state import (
     COMPACTED,
     DEMOTED,

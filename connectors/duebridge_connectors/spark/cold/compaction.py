@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duebridge_connectors.spark.cold.commit_log import COMPACTED, ColdLog, Commit
-from duebridge_connectors.spark.cold.parquet_files import new_file, write_table
-from duebridge_connectors.spark.cold.row_groups import (
+from duebridge_connectors.spark.cold.parquet.files import new_file, write_table
+from duebridge_connectors.spark.cold.parquet.row_groups import (
     DUE,
     ID,
     WantedRows,
     read_groups,
     read_whole_groups,
 )
-from duebridge_connectors.spark.cold.slices import range_of, read_slice
+from duebridge_connectors.spark.cold.parquet.slices import range_of, read_slice
 from duebridge_connectors.spark.cold.tier_state import VOID_LIST, TierState
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.rows.arrow import arrow_schema

@@ -25,8 +25,8 @@ from duebridge_connectors.spark.cold.commit_log import (
     Commit,
     entry_name,
 )
-from duebridge_connectors.spark.cold.id_filter import SUFFIX
-from duebridge_connectors.spark.cold.slices import read_slice
+from duebridge_connectors.spark.cold.parquet.id_filter import SUFFIX
+from duebridge_connectors.spark.cold.parquet.slices import read_slice
 from duebridge_connectors.spark.cold.tier_state import TierState
 from duebridge_connectors.spark.filesystem import open_filesystem
 

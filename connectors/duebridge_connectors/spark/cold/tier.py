@@ -22,7 +22,7 @@ from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.cold.commit_log import ColdLog, boundary_ms
 from duebridge_connectors.spark.cold.log_owner import check_owner, claim_log
-from duebridge_connectors.spark.cold.parquet_files import SHARES, ColdRead, read_files
+from duebridge_connectors.spark.cold.parquet.files import SHARES, ColdRead, read_files
 from duebridge_connectors.spark.files.location import place_of_tier
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.source.options import StoreOptions

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from duebridge_connectors.spark.cold.slices import (
+from duebridge_connectors.spark.cold.parquet.slices import (
     FileSlice,
     range_of,
     read_slice,

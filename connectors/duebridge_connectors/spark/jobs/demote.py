@@ -26,7 +26,7 @@ from duebridge.store.cold.lease import ColdLease
 from duebridge_connectors.spark.cold.batches import commit_of
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, Commit
 from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
-from duebridge_connectors.spark.cold.parquet_files import WRITTEN, ColdBatch, write_files
+from duebridge_connectors.spark.cold.parquet.files import WRITTEN, ColdBatch, write_files
 from duebridge_connectors.spark.cold.removal import finish_batches
 from duebridge_connectors.spark.cold.sweep import check_recent
 from duebridge_connectors.spark.cold.tier import Tier, new_batch, open_tier

@@ -22,7 +22,7 @@ from duebridge.store.cold.lease import ColdLease
 from duebridge_connectors.spark.cold.batches import write_batch
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, Commit
 from duebridge_connectors.spark.cold.filter_rebuild import sift_if_worn
-from duebridge_connectors.spark.cold.parquet_files import write_table
+from duebridge_connectors.spark.cold.parquet.files import write_table
 from duebridge_connectors.spark.cold.removal import finish_batches
 from duebridge_connectors.spark.cold.tier import (
     Tier,

@@ -25,7 +25,7 @@ def as_held(rows: DataFrame, route: str) -> DataFrame:
 
 
 def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
-    """Return distinct rows of the tier as a batch, sorted for `parquet_files.write_files`."""
+    """Return distinct rows of the tier as a batch, sorted for `parquet.files.write_files`."""
     hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
     part = F.pmod(F.hash("id"), F.lit(PARTS)).alias(PART)
     once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour, part)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from duebridge_connectors.spark.cold.contents import as_tier_columns, content_columns
+from duebridge_connectors.spark.cold.parquet.contents import as_tier_columns, content_columns
 from duebridge_connectors.spark.filesystem import naming_damage
 
 DUE, ID = "due_at_ms", "id"

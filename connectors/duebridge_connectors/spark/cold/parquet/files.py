@@ -22,16 +22,16 @@ from pyarrow.fs import LocalFileSystem
 from pyspark.sql.types import StructType
 
 from duebridge.errors import JobFailed
-from duebridge_connectors.spark.cold.contents import BLOB, with_contents
-from duebridge_connectors.spark.cold.id_filter import SUFFIX, filter_of
-from duebridge_connectors.spark.cold.row_groups import (
+from duebridge_connectors.spark.cold.parquet.contents import BLOB, with_contents
+from duebridge_connectors.spark.cold.parquet.id_filter import SUFFIX, filter_of
+from duebridge_connectors.spark.cold.parquet.row_groups import (
     DUE,
     ID,
     WantedRows,
     read_groups,
     read_whole_groups,
 )
-from duebridge_connectors.spark.cold.slices import range_folder, read_slice
+from duebridge_connectors.spark.cold.parquet.slices import range_folder, read_slice
 from duebridge_connectors.spark.files.location import FileLocation, location_of
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output, sync_folder
 from duebridge_connectors.spark.rows.arrow import arrow_schema
