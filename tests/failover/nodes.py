@@ -6,9 +6,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.failover.wires import SENTINELS, Wires
+from tests.support.redis.redis_node import RedisNode
 from tests.support.redis.redis_sets import (
     ClusterOfSix,
-    RedisNode,
     SentinelSet,
     cluster_words,
     redis_cluster_of_six,

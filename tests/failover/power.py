@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.checkout import missing
-from tests.support.redis.redis_sets import RedisNode
+from tests.support.redis.redis_node import RedisNode
 from tests.support.servers import free_port, wait_until
 
 SHIM = Path(__file__).with_name("synced.c")

@@ -13,7 +13,7 @@ from duebridge.envelope import Target
 from duebridge.ports.source import Arrival
 from duebridge.store.wire.transitions import Ack
 from tests.intake.entrance import LOG, Entrance, numbered, placed, queued
-from tests.support.redis.redis_sets import RedisNode, server
+from tests.support.redis.redis_node import RedisNode, server
 from tests.support.servers import wait_until
 
 Opened = Callable[..., Entrance]

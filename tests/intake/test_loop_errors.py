@@ -12,7 +12,7 @@ from duebridge.headers import ERROR_CHARACTERS
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.ports.source import Arrival
 from tests.intake.entrance import LOG, Entrance, placed, queued
-from tests.support.redis.redis_sets import server
+from tests.support.redis.redis_node import server
 
 LOOP = "duebridge.intake.intake"
 

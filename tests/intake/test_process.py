@@ -16,7 +16,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.server.connection import open_connection
 from duebridge.store.wire.poll import Poll
 from tests.support.checkout import ROOT
-from tests.support.redis.redis_sets import RedisNode, server
+from tests.support.redis.redis_node import RedisNode, server
 from tests.support.servers import wait_until
 
 SEEDED = Path(__file__).with_name("seeded_run.py")

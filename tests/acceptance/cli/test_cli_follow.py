@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.command import Command
-from tests.support.redis.redis_sets import RedisNode, server
+from tests.support.redis.redis_node import RedisNode, server
 
 AWAY = "; waiting for the store"
 KEPT = ("--appendonly", "yes", "--appendfsync", "always")

@@ -19,7 +19,8 @@ from tests.acceptance.operator.spread import (
     trickle,
 )
 from tests.acceptance.works import WITHIN_S
-from tests.support.redis.redis_sets import ClusterOfSix, RedisNode, redis_cluster_of_six
+from tests.support.redis.redis_node import RedisNode
+from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
 

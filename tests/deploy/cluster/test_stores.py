@@ -13,7 +13,8 @@ from tests.deploy.chart import Object, values_of
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import Kube, until
 from tests.deploy.cluster.stack import Stack
-from tests.support.redis.redis_sets import HOST, RedisNode, redis_cluster_of_six, sentinel_set
+from tests.support.redis.redis_node import HOST, RedisNode
+from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

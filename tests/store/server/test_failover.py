@@ -25,9 +25,9 @@ from duebridge.store.server.fitness import (
 from duebridge.store.wakeup import WakeListener
 from tests.store.server.traffic import RESUMED_WITHIN_S, WITHIN_S, Pulse, flowing
 from tests.support.desk import DAY_MS, envelope
+from tests.support.redis.redis_node import RedisNode
 from tests.support.redis.redis_sets import (
     ClusterOfSix,
-    RedisNode,
     SentinelSet,
     redis_cluster_of_six,
     sentinel_set,

@@ -19,7 +19,8 @@ from duebridge.store.server.connection import Connection
 from duebridge.store.server.rights import rights_of, sentinel_rights
 from tests.support.certificates import Certificates
 from tests.support.desk import YEAR_MS, envelope
-from tests.support.redis.redis_sets import NAME, PATIENCE_S, RedisNode, SentinelSet, sentinel_set
+from tests.support.redis.redis_node import PATIENCE_S, RedisNode
+from tests.support.redis.redis_sets import NAME, SentinelSet, sentinel_set
 from tests.support.servers import AT_ONCE, free_port, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("no_secret_is_logged")]

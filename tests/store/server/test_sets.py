@@ -23,7 +23,8 @@ from duebridge.store.server.reconnects import CallSuppressed
 from duebridge.store.server.rights import sentinel_rights
 from tests.store.conftest import NO_FAILOVER_MS
 from tests.support.certificates import Certificates
-from tests.support.redis.redis_sets import NAME, RedisNode, SentinelSet, sentinel_set, server
+from tests.support.redis.redis_node import RedisNode, server
+from tests.support.redis.redis_sets import NAME, SentinelSet, sentinel_set
 from tests.support.servers import free_port, redis_server, silent_listener, wait_until
 
 SECRET, SENTINELS_SECRET = "canary-p@ss", "canary/sentinels"

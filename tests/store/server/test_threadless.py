@@ -20,7 +20,8 @@ from duebridge.store.server import sentinel
 from duebridge.store.server.connection import Connection
 from duebridge.store.wakeup import WakeListener
 from tests.support.desk import DAY_MS, envelope
-from tests.support.redis.redis_sets import RedisNode, sentinel_set, server
+from tests.support.redis.redis_node import RedisNode, server
+from tests.support.redis.redis_sets import sentinel_set
 from tests.support.servers import free_port, wait_until
 
 OpenAt = Callable[..., Connection]

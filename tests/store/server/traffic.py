@@ -12,7 +12,7 @@ import redis
 from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.store.delay_store import DelayStore
 from tests.support.desk import DAY_MS, acks, envelope
-from tests.support.redis.redis_sets import RedisNode
+from tests.support.redis.redis_node import RedisNode
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
 

@@ -6,7 +6,7 @@ import redis
 
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.rights import Role, rights_of
-from tests.support.redis.redis_sets import RedisNode
+from tests.support.redis.redis_node import RedisNode
 
 USER, PASSWORD = "least", "least-pw"
 NAMESPACES = "test-*"  # of all the desks of a session

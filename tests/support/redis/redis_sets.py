@@ -11,10 +11,7 @@ from typing import Any
 
 import redis
 
-from tests.support.redis.redis_node import HOST as HOST
-from tests.support.redis.redis_node import PATIENCE_S as PATIENCE_S
-from tests.support.redis.redis_node import RedisNode as RedisNode
-from tests.support.redis.redis_node import server as server
+from tests.support.redis.redis_node import HOST, RedisNode, server
 from tests.support.servers import free_port, wait_until
 
 NAME = "duebridge"  # the service that the Sentinels watch

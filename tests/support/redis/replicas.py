@@ -7,7 +7,7 @@ from pathlib import Path
 import redis
 
 from duebridge.store.server.embedded import server_program
-from tests.support.redis.redis_sets import RedisNode, server
+from tests.support.redis.redis_node import RedisNode, server
 from tests.support.servers import wait_until
 
 
