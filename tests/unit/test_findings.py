@@ -265,7 +265,7 @@ def test_examine_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     hangs, fine = examined(monkeypatch, examine)
     release.set()
     assert time.monotonic() - begun < 10
-    assert (hangs.about, hangs.found) == (FindingSubject.BROKER, "no answer in time")
+    assert (hangs.about, hangs.found) == (FindingSubject.BROKER, "no answer within 0.2 s")
     assert fine.severity is Severity.OK
 
 

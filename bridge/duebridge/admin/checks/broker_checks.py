@@ -3,7 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import NamedTuple
 
@@ -16,8 +16,8 @@ from duebridge.ports.checks import Destination, Finding, FindingSubject, failure
 from duebridge.ports.discovery import ClientMissing
 from duebridge.runtime import in_background
 
-DEADLINE_S = 5.0
-GRACE_S = 2.0  # beyond it: a name that resolves slowly, a client that ends slowly
+DEADLINE_S = 10.0
+GRACE_S = 10.0  # beyond it: a client's steps each have a part of the deadline, and add up to more
 _GLOB = frozenset("*?[")
 
 
@@ -34,10 +34,12 @@ def examine_brokers(config: Config, deadline_s: float = DEADLINE_S) -> list[Find
     begun = [
         (each.place, in_background(each.run, f"examine-{each.place}")) for each in examinations
     ]
-    give_up_at = time.monotonic() + deadline_s + GRACE_S
+    within_s = deadline_s + GRACE_S
+    give_up_at = time.monotonic() + within_s
     found: list[Finding] = []
     for place, future in begun:
-        found += _end(place, future, max(0.0, give_up_at - time.monotonic()))
+        wait([future], max(0.0, give_up_at - time.monotonic()))
+        found += _outcome(place, future) if future.done() else [_hangs(place, within_s)]
     return found
 
 
@@ -91,12 +93,14 @@ def _examine_source(config: Config, name: str, place: str, deadline_s: float) ->
         return kind.examine_source(place, settings, plan, deadline_s)
 
 
-def _end(place: str, future: "Future[list[Finding]]", within_s: float) -> list[Finding]:
+def _hangs(place: str, within_s: float) -> Finding:
+    text = f"no answer within {within_s:g} s"
+    return failure(FindingSubject.BROKER, place, text, "see whether it hangs, and try again")
+
+
+def _outcome(place: str, future: "Future[list[Finding]]") -> list[Finding]:
     try:
-        return future.result(within_s)
-    except TimeoutError:
-        text = "no answer in time"
-        return [failure(FindingSubject.BROKER, place, text, "see whether it hangs, and try again")]
+        return future.result()
     except ClientMissing as error:
         return [failure(FindingSubject.CONFIG, place, error.missing, error.remedy)]
     except ConfigError as error:
