@@ -6,6 +6,8 @@ COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --
   --quiet --custom-compile-command "make lock"
 PARALLEL ?= -n 4 --dist loadfile
 PINNED := --no-annotate --constraint requirements.lock
+# Where it is set, each of the tests' thousand processes compiles the sources for itself.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-release test-k8s tools spark-classes
 
