@@ -4,13 +4,12 @@ A mark is a tombstone of an id, or says that a batch's copy of it is void (lua/R
 write and obey marks; a job reads all of them at once.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.server.connection import Connection
-from duebridge.store.server.errors import translated_errors
+from duebridge.store.server.connection import REPEAT_FOR_S, Connection
+from duebridge.store.server.errors import SlotMigrating, translated_errors
 
 SCAN_COUNT = 1000
 
@@ -46,6 +45,7 @@ class ColdNotes:
     """The notes of one shard. All methods raise `StoreError`."""
 
     def __init__(self, connection: Connection, shard: Shard) -> None:
+        self._connection = connection
         self._client: Any = connection.client
         self.store = DelayStore(connection, shard)
         self._memory, self._meta = shard.key("memory"), shard.key("meta")
@@ -54,15 +54,34 @@ class ColdNotes:
         """Return a new generation, less than any that is given out later."""
         return self.store.new_generation()
 
-    def marks(self) -> Iterator[Mark]:
-        """Yield all tombstones and void copies there at the start; some may have expired."""
-        cursor = 0
-        while True:
+    def marks(self) -> list[Mark]:
+        """Return all tombstones and void copies there at the start; some may have expired.
+
+        The cursor of a scan means nothing to another server: if one takes over meanwhile, the scan
+        begins again.
+        """
+        found: list[Mark] = self._connection.patiently(
+            self._marks_of_one_server, REPEAT_FOR_S, self._memory
+        ).value
+        return found
+
+    def _marks_of_one_server(self) -> list[Mark]:
+        """Raise `SlotMigrating` if the shard is, or was meanwhile, on its way to another server."""
+        try:
             with translated_errors():
-                cursor, found = self._client.hscan(self._memory, cursor, "[tx]*", SCAN_COUNT)
-            yield from (_mark(name.decode(), value) for name, value in found.items())
-            if cursor == 0:
-                return
+                server = self._connection.server_of(self._memory)
+                run = server.info("server")["run_id"]
+                found = [
+                    _mark(name.decode(), value)
+                    for name, value in server.hscan_iter(self._memory, "[tx]*", SCAN_COUNT)
+                ]
+                after = self._connection.server_of(self._memory)
+                if after.info("server")["run_id"] == run:
+                    return found
+        except SlotMigrating:
+            self._connection.look_again()
+            raise
+        raise SlotMigrating("another server took the shard over while its marks were read")
 
     def tombstone(self, id: str) -> Mark | None:  # noqa: A002 - the public name of the field
         """Return the tombstone of an id; None for none."""
