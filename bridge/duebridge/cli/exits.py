@@ -12,7 +12,8 @@
 | 130 | interrupted |
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -28,6 +29,7 @@ from duebridge.errors import (
     StoreUnavailable,
     place_of,
     shown,
+    with_done,
 )
 from duebridge.ports.publisher import BrokerUnavailable
 
@@ -75,6 +77,23 @@ def exit_code(error: Exception) -> int:
 def finish(*, is_yes: bool | None) -> None:
     """End the command with the code for yes, no, or None for not known."""
     raise typer.Exit(UNKNOWN if is_yes is None else DONE if is_yes else NO)
+
+
+@contextmanager
+def telling_what_is_done(done: Callable[[], str]) -> Iterator[None]:
+    """Say beside an error of the store, and at Ctrl-C, what was done before it."""
+    try:
+        yield
+    except StoreError as error:
+        raise with_done(error, done() or "nothing") from error
+    except KeyboardInterrupt:
+        complain(f"duebridge: interrupted; before that: {done() or 'nothing'}")
+        raise
+
+
+def listed_counts(counts: Mapping[str, int]) -> str:
+    """Return how many answers there were of each status; an empty text for none."""
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
 def _lines(error: Exception) -> list[str]:

@@ -1,13 +1,14 @@
 """`duebridge cancel`, `reschedule`, `deliver-now` and `get`: envelopes by their ids."""
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from duebridge.cli.exits import finish
+from duebridge.cli.exits import finish, listed_counts, telling_what_is_done
 from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import FROM_STDIN, IdFilter, read_ids
 from duebridge.cli.output import (
@@ -37,6 +38,7 @@ from duebridge.instants import parse_at
 
 if TYPE_CHECKING:
     from duebridge.config.models import Config
+    from duebridge.producer import Producer
     from duebridge.receipt import Known
     from duebridge.store.server.connection import Connection
     from duebridge.store.wire.replies import ChangeAnswer
@@ -95,13 +97,20 @@ def cancel(
 
     settings = load(context, config)
     find_route(settings, route)
-    with opened_producer(settings) as producer:
-        for one_id in read_ids(IdFilter(route, since), refuse) if is_many else (envelope_id,):
+
+    def cancel_all(producer: "Producer", ids: Iterable[str]) -> None:
+        for one_id in ids:
             status = producer.cancel(route, one_id)
             counts[status] += 1
             _show_answer(StatusAnswer(one_id, route, status), output)
-    if is_many:
-        complain(", ".join(f"{count} {status}" for status, count in counts.items()) or "no line")
+
+    with opened_producer(settings) as producer:
+        if is_many:
+            with telling_what_is_done(lambda: listed_counts(counts)):
+                cancel_all(producer, read_ids(IdFilter(route, since), refuse))
+            complain(listed_counts(counts) or "no line")
+        else:
+            cancel_all(producer, [envelope_id])
     finish(is_yes=not counts.keys() - {"cancelled", "recorded"})
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from duebridge.cli.exits import finish
+from duebridge.cli.exits import finish, telling_what_is_done
 from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
 from duebridge.cli.session import ConfigOption, complete_route, load, opened_store
 from duebridge.errors import EnvelopeError
@@ -47,8 +47,11 @@ def purge(
         plans = plan_purge(settings, connection, routes or ())
         in_use = [plan.route for plan in plans if plan.workers]
         is_done = yes and not in_use
-        for plan in plans if is_done else ():
-            purge_route(settings, connection, plan)
+        purged: list[str] = []
+        with telling_what_is_done(lambda: f"{', '.join(purged)} purged" if purged else ""):
+            for plan in plans if is_done else ():
+                purge_route(settings, connection, plan)
+                purged.append(plan.route)
     _show(plans, output, is_done=is_done)
     _explain(plans, in_use, is_agreed=yes)
     finish(is_yes=not in_use)

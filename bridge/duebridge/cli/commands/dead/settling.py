@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from duebridge.cli.commands.dead.selection import DeadSelection
-from duebridge.cli.exits import finish
+from duebridge.cli.exits import finish, listed_counts, telling_what_is_done
 from duebridge.cli.output import (
     STDERR,
     STDIN,
@@ -24,7 +24,7 @@ from duebridge.cli.output import (
     write,
     write_json,
 )
-from duebridge.errors import EnvelopeError, StoreError, with_done
+from duebridge.errors import EnvelopeError
 
 if TYPE_CHECKING:
     from duebridge.admin.operator import DeadSettlement, TellSettled
@@ -156,21 +156,18 @@ def _confirm(verb: str, selection: DeadSelection, is_agreed: bool) -> None:
 def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
     """Settle batch by batch and print each status; exits with 1 if one was not settled."""
     counts: Counter[str] = Counter()
-    try:
-        with shown_progress("settled") as advance:
-            for batch in _batches(plan, selection.all_ids()):
-                plan.limiter.wait(len(batch.ids))
-                for answer in _settled(plan, batch):
-                    counts[answer.status] += 1
-                    advance(1)
-                    _show(answer, selection, output)
-    except StoreError as error:
-        raise with_done(error, _summary(counts)) from error
-    except KeyboardInterrupt:
-        complain(f"duebridge: interrupted; before that: {_summary(counts)}")
-        raise
+    with (
+        telling_what_is_done(lambda: listed_counts(counts)),
+        shown_progress("settled") as advance,
+    ):
+        for batch in _batches(plan, selection.all_ids()):
+            plan.limiter.wait(len(batch.ids))
+            for answer in _settled(plan, batch):
+                counts[answer.status] += 1
+                advance(1)
+                _show(answer, selection, output)
     if not selection.ids:
-        complain(_summary(counts))
+        complain(listed_counts(counts) or "none was meant")
     finish(is_yes=not counts["in_flight"] + counts["unknown"])
 
 
@@ -203,7 +200,3 @@ def _show(answer: "DeadSettlement", selection: DeadSelection, output: Output) ->
         discard_output()
     if state not in ("", "unknown"):
         complain(f"duebridge: {answer.id!r} is {state}, not dead")
-
-
-def _summary(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {status}" for status, count in counts.items()) or "none was meant"

@@ -21,13 +21,12 @@ from duebridge.cli.commands.dead.settling import (
     parse_rate,
 )
 from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
-from duebridge.cli.exits import finish
+from duebridge.cli.exits import finish, telling_what_is_done
 from duebridge.cli.instants import DURATIONS
 from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
 from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_store
 from duebridge.cli.shown import BodyOption, as_json, as_rows
 from duebridge.durations import format_instant, parse_duration_ms
-from duebridge.errors import StoreError, with_done
 from duebridge.receipt import Known
 
 if TYPE_CHECKING:
@@ -150,11 +149,11 @@ def shunt(context: typer.Context, route: RouteArgument, config: ConfigOption = N
 
     settings = load(context, config)
     counts: list[int] = []
-    with opened_store(settings) as connection:
-        try:
-            Operator(settings, connection).shunt(route, counts.append)
-        except StoreError as error:
-            raise with_done(error, f"{sum(counts)} are tried again") from error
+    with (
+        opened_store(settings) as connection,
+        telling_what_is_done(lambda: f"{sum(counts)} are tried again"),
+    ):
+        Operator(settings, connection).shunt(route, counts.append)
     typer.echo(f"dead letters that are tried again: {sum(counts)}")
     finish(is_yes=bool(counts))
 

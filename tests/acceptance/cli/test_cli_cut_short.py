@@ -1,0 +1,76 @@
+"""Commands for many, cut short by the store or by Ctrl-C, say what is done."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duebridge.store.server.embedded import socket_path
+from tests.support.command import Command
+from tests.support.redis.redis_node import RedisNode, server
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RedisNode]:
+    made = server(tmp_path / "redis", "--appendonly", "yes")
+    made.start()
+    yield made
+    made.kill()
+
+
+def cancelling(duebridge: Command, *ids: str) -> subprocess.Popen[bytes]:
+    """A cancel of many that has cancelled these, and reads on."""
+    for name in ids:
+        assert duebridge("send", "invoices", "x", "--delay", "1h", "--id", name).code == 0
+    process = duebridge.start("cancel", "invoices", "-")
+    for name in ids:
+        name_a_further(process, name)
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"cancelled")
+    return process
+
+
+def name_a_further(process: subprocess.Popen[bytes], name: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps({"id": name}).encode() + b"\n")
+    process.stdin.flush()
+
+
+def test_cancel_of_many_that_the_store_ends_says_what_is_done(
+    tmp_path: Path, node: RedisNode
+) -> None:
+    process = cancelling(Command(tmp_path, f"redis://127.0.0.1:{node.port}/0"), "a", "b")
+    node.kill()
+    name_a_further(process, "c")
+    out, err = process.communicate(timeout=60)
+    (line,) = err.decode().splitlines()
+    assert (process.returncode, out) == (3, b"")
+    assert line.endswith("; no answer for id 'c'; before that: 2 cancelled")
+
+
+def test_cancel_of_many_interrupted_exits_130_and_says_what_is_done(duebridge: Command) -> None:
+    process = cancelling(duebridge, "a", "b")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    assert err == b"duebridge: interrupted; before that: 2 cancelled\n"
+
+
+def test_purge_that_the_store_ends_names_the_routes_that_are_gone(
+    duebridge: Command, client: Any, tmp_path: Path
+) -> None:
+    for route in ("reminders", "invoices"):
+        duebridge("send", route, "x", "--delay", "1h")
+    rights = ["on", ">x", "~*", "&*", "+@all", "-unlink", "(+unlink|~{duebridge:reminders:*)"]
+    client.execute_command("ACL", "SETUSER", "half", *(each.replace("|", " ") for each in rights))
+    path = socket_path(Path(duebridge.url.removeprefix("embedded:")))
+    half = Command(tmp_path, f"unix://half:x@{path}")
+    done = half("store", "purge", "reminders", "invoices", "--yes")
+    client.execute_command("ACL", "DELUSER", "half")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.endswith("; before that: reminders purged\n")
+    assert duebridge("ls", "invoices", "--output", "json").json()["state"] == "pending"
