@@ -18,6 +18,7 @@ SCHEMES = (
 _LIKE_REDIS = SCHEMES[:6]
 _PORTS = {_SENTINEL: 26379, _CLUSTER: 6379}
 _ONE_FORM = "redis://[USER:PASSWORD@]HOST:PORT/DB"
+_SOCKET_FORM = "unix://[USER:PASSWORD@]/PATH"
 _FORMS = {
     _SENTINEL: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]/SERVICE[/DB]",
     _CLUSTER: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],HOST[:PORT]",
@@ -89,12 +90,27 @@ def _address_fault(url: str) -> str:
         if kind:
             read_set_address(url)
         elif url.startswith("unix://"):
-            return "" if urlsplit(url).path.strip("/") else "expected unix:///PATH; got no path"
+            _check_socket(url)
         else:
             _check_server(url)
     except ValueError as error:
-        return f"expected {_FORMS.get(kind, _ONE_FORM)}; got {error}"
+        return f"expected {_form(url)}; got {error}"
     return ""
+
+
+def _form(url: str) -> str:
+    return _SOCKET_FORM if url.startswith("unix://") else _FORMS.get(set_kind(url), _ONE_FORM)
+
+
+def _check_socket(url: str) -> None:
+    """Raise `ValueError` for what the client would pass over, and then open another file."""
+    parts = urlsplit(url)
+    if not parts.path.strip("/"):
+        raise ValueError("no path")
+    if parts.netloc.rpartition("@")[2]:
+        raise ValueError("a host before the path")
+    if parts.fragment:
+        raise ValueError("a #, which ends the path: %23 stands for it")
 
 
 def _check_server(url: str) -> None:

@@ -150,6 +150,7 @@ def test_resolve_unknown_broker_names_the_known() -> None:
         "redis+sentinel://a/m", "redis+sentinel://:p@a,b:1,[::1]:2/m/3?sentinel_password=x%2F",
         "unix:///run/r@dis.sock", "embedded:data", "redis://:6379", "redis://[::1]:7/3/",
         "redis:///2?", "rediss://h?ssl_check_hostname=No&db=3", "unix:///r.sock?db=2",
+        "unix://u:p@/r%23.sock",
     ],
 )  # fmt: skip
 def test_judge_a_url_that_may_be_a_stores_finds_no_fault(url: str) -> None:
@@ -173,7 +174,11 @@ def test_judge_a_url_that_may_be_a_stores_finds_no_fault(url: str) -> None:
         ("redis://h?canary", "expected options as NAME=VALUE"),
         ("rediss://h?ssl_check_hostname=off", "expected ssl_check_hostname as yes or no"),
         ("redis://h?ssl_ca_certs=/ca.pem", "expected rediss://"),
-        ("unix://", "expected unix:///PATH; got no path"),
+        ("unix://", "expected unix://[USER:PASSWORD@]/PATH; got no path"),
+        ("unix://canary/r.sock", "/PATH; got a host before the path"),
+        ("unix://u:p@canary/r.sock?db=1", "/PATH; got a host before the path"),
+        ("unix://u:p/canary@/r.sock", "/PATH; got a host before the path"),
+        ("unix:///r#canary.sock", "/PATH; got a #, which ends the path: %23"),
         ("embedded:", "expected embedded:DIR; got no directory"),
     ],
 )
