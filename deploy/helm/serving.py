@@ -39,7 +39,7 @@ class Ingress(Block):
     tls: bool = False
     """With the Secret HOSTNAME-tls."""
     tls_elsewhere: bool = False
-    """Whether TLS ends before this Ingress; without it one of tls and extraTls has to be given."""
+    """Whether TLS ends before this Ingress; else each host needs tls or an entry of extraTls."""
     extra_hosts: list[Host] = []
     extra_tls: list[Kubernetes] = []
 

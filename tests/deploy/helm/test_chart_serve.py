@@ -98,6 +98,26 @@ def test_ingress_without_tls_is_refused(chart: Chart) -> None:
 
 
 EXTRA = {"hosts": ["due.example.com"], "secretName": "due"}
+WIDE = {"hosts": ["*.example.org"], "secretName": "wide"}
+FURTHER = [{"name": "due.example.org"}]
+FURTHER_TLS = {"hosts": ["due.example.org"], "secretName": "further"}
+
+
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [
+        ({"tls": True}, "due.example.org"),
+        ({"tls": True, "extraTls": [EXTRA]}, "due.example.org"),
+        ({"extraTls": [WIDE]}, "due.example.com"),
+        ({"tls": True, "extraTls": [WIDE], "extraHosts": [{"name": "a.b.example.org"}]}, "a.b.e"),
+    ],
+)
+def test_ingress_with_a_host_outside_its_tls_is_refused_by_its_name(
+    chart: Chart, given: Object, host: str
+) -> None:
+    ingress = {"enabled": True, "hostname": "due.example.com", "extraHosts": FURTHER, **given}
+    with pytest.raises(ChartRefused, match=rf'serve\.ingress\.extraTls: .* the host "{host}'):
+        chart.given({"serve.ingress": ingress}, mode="serve")
 
 
 @pytest.mark.parametrize(
@@ -106,6 +126,10 @@ EXTRA = {"hosts": ["due.example.com"], "secretName": "due"}
         ({"tls": True}, ["due.example.com-tls"]),
         ({"extraTls": [EXTRA]}, ["due"]),
         ({"tlsElsewhere": True}, []),
+        ({"tlsElsewhere": True, "extraHosts": FURTHER}, []),
+        ({"extraHosts": FURTHER, "extraTls": [EXTRA, WIDE]}, ["due", "wide"]),
+        ({"extraHosts": FURTHER, "extraTls": [EXTRA, FURTHER_TLS]}, ["due", "further"]),
+        ({"extraHosts": FURTHER, "extraTls": [{"secretName": "all"}]}, ["all"]),
     ],
 )
 def test_ingress_with_tls_here_or_before_it_is_made(
