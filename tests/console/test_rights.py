@@ -10,12 +10,14 @@ from playwright.sync_api import Page, expect
 
 from duebridge.admin.operator import Operator
 from duebridge.console.sessions import COOKIE, LASTS_S, Sessions
+from duebridge.http.problems import PROBLEM
 from duebridge.http.tokens import TokenFile
 from tests.console.conftest import WITHIN_MS, Person
 from tests.console.scene import NAMED_ID, Scene, filled_scene
 from tests.console.served import OPERATE, READ, SCHEDULE, served_console, tokens_text
 
 ORDERS = {"route": "order-timeout", "id": NAMED_ID}
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 CARTS = {"route": "cart-reminder", "id": "cart-1000"}
 
 
@@ -67,12 +69,31 @@ def test_log_in_leads_nowhere_else(elsewhere: str, client: httpx.Client) -> None
     assert response.headers["location"] == "/"
 
 
-def test_look_at_a_page_with_a_slash_at_its_end_finds_none(client: httpx.Client) -> None:
-    response = client.get("/dead/", headers={"Host": "evil.example"})
+@pytest.mark.parametrize("path", ["/dead/", "/nowhere", "/dead/nowhere", "/envelope/cancel"])
+def test_look_where_no_page_is_finds_a_page_that_says_so(path: str, client: httpx.Client) -> None:
+    """With the navigation for who has a session, and for others without."""
+    for secret in ("", OPERATE):
+        if secret:
+            log_in(client, secret)
+        response = client.get(path, headers={"Host": "evil.example", **BROWSER})
+        assert response.status_code == 404
+        assert f"got {path}</p>" in response.text
+        assert '<a class="button" href="/">' in response.text
+        assert ('href="/workers"' in response.text) == bool(secret)
+        assert "location" not in response.headers
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [("/v1/nowhere", BROWSER), ("/v1", BROWSER), ("/dead/", {}), ("/nowhere", {})],
+)
+def test_ask_of_a_program_where_nothing_is_finds_a_problem(
+    path: str, headers: dict[str, str], client: httpx.Client
+) -> None:
+    response = client.get(path, headers=headers)
     assert response.status_code == 404
-    assert "No such page" in response.text
-    assert "location" not in response.headers
-    assert "default-src 'none'" in response.headers["content-security-policy"]
+    assert response.headers["content-type"] == PROBLEM
 
 
 def test_wrong_token_gets_no_session(client: httpx.Client) -> None:

@@ -5,9 +5,11 @@ from functools import partial
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from duebridge.console import door
 from duebridge.console.forms import read_form
@@ -30,6 +32,7 @@ from duebridge.console.visit import (
     shown_error,
     with_session,
 )
+from duebridge.http.guard import OTHER
 from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 
@@ -69,23 +72,39 @@ def console_routes(site: Site) -> list[BaseRoute]:
     """Return the routes of the console for a site: pages at `/`, never below `/v1`."""
     console = Console(site)
     shows = [_route(console, path, partial(_show, page)) for path, page in PAGES.items()]
-    nowhere = [_route(console, f"{path}/", _not_found) for path in PAGES if path != "/"]
     writes = [_route(console, path, partial(_write, page), "POST") for path, page in WRITES.items()]
     return [
         *shows,
-        *nowhere,
         *writes,
         _route(console, door.LOG_IN, _show_door),
         _route(console, door.LOG_IN, _open_door, "POST"),
         _route(console, door.LOG_OUT, _leave, "POST"),
         Route("/static/{name:path}", console.assets.answer),
+        BrowserRoute("/{path:path}", _guarded(console, OTHER, _show_nowhere)),
     ]
 
 
 Answer: TypeAlias = Callable[[Console, Request], Awaitable[Response]]
 
 
+class BrowserRoute(Route):
+    """Matches what a browser asks for as a page; programs, and paths below `/v1`, get problems."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether this route serves a request."""
+        path, accept = scope["path"], Headers(scope=scope).get("accept", "")
+        is_page = "text/html" in accept and not f"{path}/".startswith("/v1/")
+        found, child = super().matches(scope)
+        return (found, child) if found is Match.FULL and is_page else (Match.NONE, {})
+
+
 def _route(console: Console, path: str, answer: Answer, method: str = "GET") -> BaseRoute:
+    return Route(path, _guarded(console, path, answer), methods=[method])
+
+
+def _guarded(
+    console: Console, path: str, answer: Answer
+) -> Callable[[Request], Awaitable[Response]]:
     async def guarded(request: Request) -> Response:
         request.state.path = path  # this and the token: for the access log
         try:
@@ -98,7 +117,7 @@ def _route(console: Console, path: str, answer: Answer, method: str = "GET") -> 
         response.headers.setdefault("Cache-Control", "no-store")
         return response
 
-    return Route(path, guarded, methods=[method])
+    return guarded
 
 
 def _check_host(console: Console, request: Request) -> None:
@@ -140,9 +159,17 @@ async def _show(page: Page, console: Console, request: Request) -> Response:
     return response
 
 
-async def _not_found(_: Console, request: Request) -> Response:
-    text = f"The address of the page has no slash at its end; got {request.url.path}"
-    raise ProblemError(404, "No such page", text)
+async def _show_nowhere(console: Console, request: Request) -> Response:
+    """Answer what is the address of no page."""
+    path = request.url.path
+    is_slash = path.rstrip("/") in PAGES
+    expected = "one without a slash at its end" if is_slash else "that of a page of the console"
+    nowhere = ProblemError(404, "No such page", f"address: expected {expected}; got {path}")
+    session, is_new = _session_of(console, request)
+    if session is None:
+        raise nowhere
+    response = Visit(console, request, session).page("error.html", "", 404, error=nowhere)
+    return with_session(response, session, request) if is_new else response
 
 
 async def _write(page: Page, console: Console, request: Request) -> Response:
