@@ -15,6 +15,7 @@ from duebridge.async_producer import AsyncProducer
 from duebridge.cold_rows import ColdRow
 from duebridge.config.load import load_config
 from duebridge.config.models import HOUR_MS, ColdTier
+from duebridge.durations import format_instant
 from duebridge.receipt import Known
 from duebridge.store.due_window import DueWindow
 from duebridge_connectors.spark.cold.cold_reader import read_cold_rows
@@ -168,6 +169,24 @@ def test_ls_of_the_cold_looks_up_no_rescheduled_row_before_its_turn(
     walk = cold_rows.ColdRows(config, world.connection, config.routes["cold"]).walk()
     assert [known.id for known in islice(walk, 13)] == ids[:13]
     assert reads == [[], ids[10:12], ids[12:14]]
+
+
+def test_ls_of_more_cold_rows_than_the_limit_says_how_to_go_on(world: World, log: ColdLog) -> None:
+    batch(log, "B", "a", "b", "c", "d")
+    words = ("ls", "cold", "--state", "cold", "--output", "json")
+    whole = world.command(*words, "--limit", "4")
+    assert (len(whole.json_lines()), whole.err) == (4, "")
+    cut = world.command(*words, "--limit", "3")
+    instant = format_instant(START + 2)
+    assert (len(cut.json_lines()), cut.err) == (3, f"there are more: --due-after {instant}\n")
+    assert listed(world, "--due-after", instant) == ["c", "d"]
+    reschedule(world, dict.fromkeys("abcd", START + 9))
+    cut = world.command(*words, "--limit", "3")
+    assert len(cut.json_lines()) == 3
+    assert cut.err.startswith("there are more: --limit beyond 3, since")
+    refused = world.command(*words, "--cursor", "x")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--cursor: expected --due-after" in refused.err
 
 
 def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:

@@ -20,6 +20,7 @@ from duebridge.cli.output import (
 from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_store
 from duebridge.cli.shown import LONG_COLUMNS, BodyOption, as_block, as_json, long_cells
 from duebridge.durations import format_instant
+from duebridge.errors import EnvelopeError
 from duebridge.instants import InstantOrOffset, parse_from_now
 from duebridge.receipt import EnvelopeDetails, Known
 
@@ -86,21 +87,23 @@ def ls(
     --long adds key, headers, the envelope's own target, AMQP priority and the size of the body,
     --body the body too; in JSON they have the form that `get` has. On a terminal each envelope is a
     block of lines, since no table of them fits. --state cold lists the route's cold tier by due
-    instant, without a cursor: continue with --due-after. Cold rows have no further fields.
+    instant, without a cursor: if there are more, a line on standard error has the --due-after to
+    continue with, whose instant comes again. Cold rows have no further fields.
     """
     from duebridge.admin.listing import Listing, read_cursor
     from duebridge.admin.operator import Operator
 
     wanted = "" if state is None or state is StateChoice.COLD else state.value
     since, until = _instant(due_after, "--due-after"), _instant(due_before, "--due-before")
+    if cursor is not None and state is StateChoice.COLD:
+        raise EnvelopeError("--cursor: expected --due-after with --state cold, which has no cursor")
     after = None if cursor is None else read_cursor(cursor, route, wanted)
     settings = load(context, config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
         window = _window(operator, since, until)
         if state is StateChoice.COLD:
-            found = list(islice(_cold_rows(settings, connection, route, window), limit))
-            show_envelopes(found, COLUMNS, map(_row, found), output)
+            _show_cold(_cold_rows(settings, connection, route, window), limit, output)
             return
         listing = Listing(route, operator.stores(route), wanted)
         listed = listing.walk(window=window, after=after, limit=limit + 1)
@@ -109,6 +112,21 @@ def ls(
             _show_long(page, output, with_body=body)
         else:
             page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
+
+
+def _show_cold(rows: Iterator[Known], limit: int, output: Output) -> None:
+    found = list(islice(rows, limit + 1))
+    shown = found[:limit]
+    show_envelopes(shown, COLUMNS, map(_row, shown), output)
+    if len(found) > limit:
+        complain(f"there are more: {_cold_rest(shown[0].due_at_ms, shown[-1].due_at_ms, limit)}")
+
+
+def _cold_rest(first_ms: int, last_ms: int, limit: int) -> str:
+    """Return the option that shows the rest: the last instant alone would only show it again."""
+    if first_ms == last_ms:
+        return f"--limit beyond {limit}, since all of these are due at one instant"
+    return f"--due-after {format_instant(last_ms)}"
 
 
 def _show_long(page: "EnvelopePage", output: Output, *, with_body: bool) -> None:
