@@ -153,10 +153,20 @@ def test_post_of_a_body_that_is_too_large_is_refused(client: httpx.Client) -> No
         ("POST", f"{ORDERS}?on_conflict=merge", 400),
     ],
 )
-def test_request_of_a_wrong_path_is_a_problem(
+def test_request_of_a_wrong_path_is_a_problem_that_says_what_was_expected(
     client: httpx.Client, method: str, path: str, status: int
 ) -> None:
-    problem(client.request(method, path, json={"body": "x", "delay": "1s"}), status)
+    found = problem(client.request(method, path, json={"body": "x", "delay": "1s"}), status)
+    assert ": expected " in found["detail"] or found["title"] == "Unknown envelope"
+
+
+def test_request_of_no_path_or_method_names_what_was_asked_for(client: httpx.Client) -> None:
+    detail = problem(client.get("/v1/nothing"), 404)["detail"]
+    assert detail == "path: expected one of /openapi.json; got '/v1/nothing'"
+    detail = problem(client.get(ORDERS), 405)["detail"]
+    assert detail == "method: expected POST; got 'GET'"
+    detail = problem(post(client, f"{ORDERS}?on_conflict=merge"), 400)["detail"]
+    assert detail == "on_conflict: expected one of refuse, replace; got 'merge'"
 
 
 @pytest.mark.parametrize("query", ["on_conflct=replace", "on_conflict=replace&dry=1", "=1"])

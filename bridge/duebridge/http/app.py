@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from duebridge.envelope import JSON
-from duebridge.errors import BridgeError
+from duebridge.errors import BridgeError, shown
 from duebridge.http.access import Rates
 from duebridge.http.batcher import ScheduleBatcher
 from duebridge.http.endpoints import envelopes, probes, readings
@@ -93,7 +93,18 @@ async def _nobody(_: Request, __: Exception) -> Response:
     return Response(status_code=400)  # nobody is there to read it
 
 
-async def _refuse_request(_: Request, error: Exception) -> Response:
+async def _refuse_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as it is registered
-    phrase = HTTPStatus(error.status_code).phrase
-    return ProblemError(error.status_code, phrase, str(error.detail), error.headers).response()
+    phrase, detail = HTTPStatus(error.status_code).phrase, _detail(request, error)
+    return ProblemError(error.status_code, phrase, detail, error.headers).response()
+
+
+def _detail(request: Request, error: HTTPException) -> str:
+    """Return what Starlette's router expected: it says the name of the status alone."""
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            return f"path: expected one of /openapi.json; got {shown(request.url.path)}"
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            allowed = sorted((error.headers or {}).get("Allow", "").split(", "))
+            return f"method: expected {' or '.join(allowed)}; got {shown(request.method)}"
+    return str(error.detail)

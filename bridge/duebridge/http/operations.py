@@ -11,7 +11,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from duebridge.envelope import JSON, target_as_dict
-from duebridge.errors import UnknownRoute, unknown_name
+from duebridge.errors import UnknownRoute, shown, unknown_name
 from duebridge.http.access import Rates, check_may, token_of
 from duebridge.http.batcher import ScheduleBatcher
 from duebridge.http.bodies import check_encoding
@@ -137,6 +137,5 @@ def query_choice(request: Request, name: str, known: tuple[Choice, ...]) -> Choi
     for each in known:
         if each == given:
             return each
-    raise ProblemError(
-        400, "Bad request", f"{name}: expected one of {', '.join(known)}; got another"
-    )
+    detail = f"{name}: expected one of {', '.join(known)}; got {shown(given)}"
+    raise ProblemError(400, "Bad request", detail)

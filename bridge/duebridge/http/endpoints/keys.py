@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from duebridge.config.models import Route
 from duebridge.envelope import Envelope
+from duebridge.errors import shown
 from duebridge.http.problems import ProblemError
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
@@ -32,9 +33,8 @@ def key_of(request: Request) -> str | None:
     if key is None:
         return None
     if not 1 <= len(key) <= MOST or not key.isprintable():
-        raise ProblemError(
-            400, "Bad request", f"{HEADER}: expected 1 to {MOST} printable characters"
-        )
+        detail = f"{HEADER}: expected 1 to {MOST} printable characters; got {shown(key)}"
+        raise ProblemError(400, "Bad request", detail)
     return key
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from duebridge.admin.histogram import DueBucket, Horizon, due_histogram, edges
 from duebridge.admin.route_stats import RouteStats
+from duebridge.errors import shown
 from duebridge.http.operations import AuthorizedCall, answer, query_choice
 from duebridge.http.problems import ProblemError
 from duebridge.store.delay_store import MOST_EDGES
@@ -58,7 +59,7 @@ async def show_histogram(call: AuthorizedCall) -> Response:
 def _buckets(request: Request) -> int:
     given = request.query_params.get("buckets", str(BUCKETS))
     if not _NUMBER.fullmatch(given) or not 1 <= int(given) <= MOST_BUCKETS:
-        detail = f"buckets: expected a whole number, 1 to {MOST_BUCKETS}; got another"
+        detail = f"buckets: expected a whole number, 1 to {MOST_BUCKETS}; got {shown(given)}"
         raise ProblemError(400, "Bad request", detail)
     return int(given)
 
