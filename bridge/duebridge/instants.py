@@ -16,8 +16,10 @@ _EPOCH_MS = re.compile(r"[0-9]{1,30}")  # Python refuses to convert thousands of
 _UNITS = ("s", "m", "h", "d", "w")  # how durations end, and instants do not
 
 
-def parse_at(value: str | int, name: str = "--at") -> datetime:
+def parse_at(value: str | int, name: str = "--at", others: str = "") -> datetime:
     """Return an aware datetime; raises `EnvelopeError` as `parse_instant_ms` does.
+
+    `others` are what the caller reads beside instants, for that error.
 
     >>> parse_at("1767225600000").isoformat()
     '2026-01-01T00:00:00+00:00'
@@ -29,7 +31,8 @@ def parse_at(value: str | int, name: str = "--at") -> datetime:
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise EnvelopeError(f"{name}: expected {_EXPECTED}; got {shown(value)}")
+        expected = f"{_EXPECTED}, or {others}" if others else _EXPECTED
+        raise EnvelopeError(f"{name}: expected {expected}; got {shown(value)}")
     parse_instant_ms(at, name, value)  # refuses what is out of range
     return at
 
@@ -49,7 +52,7 @@ def parse_from_now(value: str, name: str) -> InstantOrOffset:
     """Return a duration from now, or an instant as `parse_at` reads it."""
     if value.endswith(_UNITS):
         return InstantOrOffset(parse_duration_ms(value, name), is_relative=True)
-    return InstantOrOffset(parse_instant_ms(parse_at(value, name), name))
+    return _instant(value, name, "a duration from now, such as 15m")
 
 
 def parse_ago(value: str, name: str) -> InstantOrOffset:
@@ -60,11 +63,15 @@ def parse_ago(value: str, name: str) -> InstantOrOffset:
     """
     if value.endswith(_UNITS):
         return InstantOrOffset(-parse_duration_ms(value, name), is_relative=True)
-    return InstantOrOffset(parse_instant_ms(parse_at(value, name), name))
+    return _instant(value, name, "a duration ago, such as 15m")
+
+
+def _instant(value: str, name: str, others: str) -> InstantOrOffset:
+    return InstantOrOffset(parse_instant_ms(parse_at(value, name, others), name))
 
 
 def parse_expires(value: str | int) -> str | datetime:
     """Return a duration unchanged, and anything else as `parse_at` reads it."""
     if isinstance(value, str) and value.endswith(_UNITS):
         return value
-    return parse_at(value, "expires")
+    return parse_at(value, "expires", "a duration, such as 15m")

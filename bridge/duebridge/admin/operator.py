@@ -19,6 +19,7 @@ from duebridge.config.models import Config
 from duebridge.envelope import due_instant
 from duebridge.errors import ConfigError, UnknownRoute, unknown_name
 from duebridge.receipt import EnvelopeDetails
+from duebridge.scheduling.route_scheduler import find_route
 from duebridge.store.aside import AsideCount
 from duebridge.store.batching import CALL_ROWS, answers_of, in_calls
 from duebridge.store.delay_store import DelayStore
@@ -203,11 +204,11 @@ class Operator:
     def shunt(self, route: str, tell: Callable[[int], None] = _tell_nobody) -> int:
         """Try the dead letters again that their target rejected; return how many.
 
-        `tell` gets the number of each call. Raises `ConfigError` for a route without a dead-letter
-        target.
+        `tell` gets the number of each call. Raises `ConfigError` for a route that is not
+        configured, or without a dead-letter target.
         """
-        named = self._config.routes.get(route)
-        if named is None or named.dead_letter is None:
+        named = find_route(self._config, route)
+        if named.dead_letter is None:
             raise ConfigError(f"routes.{route}.dead_letter: expected a target; got none")
         target = str(named.dead_letter)
         return sum(_told(self._shunted(route, target), tell))

@@ -160,6 +160,13 @@ MISTAKES = [
     ("stats --horizon day", "--horizon needs --histogram"),
     ("events --since yesterday", "--since: expected RFC 3339"),
     ("events --limit -1", "--limit"),
+    ("events --limit 99999999999999999999", "--limit: expected at most 1000000000; got"),
+    ("ls reminders --limit 99999999999999999999", "--limit: expected at most 1000000000; got"),
+    ("dead ls reminders --limit 99999999999999999999", "--limit: expected at most"),
+    ("cancel invoices - --ended-since soon", "--ended-since: expected RFC 3339"),
+    ("events --since soon", "or a duration ago, such as 15m; got 'soon'"),
+    ("ls reminders --due-after soon", "or a duration from now, such as 15m; got 'soon'"),
+    ("send reminders x --delay 1h --expires soon", "or a duration, such as 15m; got 'soon'"),
     ("ls reminders --cursor no", "cursor: expected one that ls printed; got 'no'"),
     ("ls reminders --state gone", "--state: expected one of pending, ready, unack,"),
     ("ls reminders --due-before soon", "--due-before: expected RFC 3339"),
@@ -210,7 +217,7 @@ def check_refused(duebridge: Command, words: str, expected: str) -> None:
     "words",
     ["send reminder x --delay 1h", "cancel reminder x", "reschedule reminder x --delay 1h",
      "get reminder x", "ls reminder", "events reminder", "stats reminder",
-     "deliver-now reminder x", "dead ls reminder"],
+     "deliver-now reminder x", "dead ls reminder", "dead shunt reminder"],
 )  # fmt: skip
 def test_unknown_route_exits_2_and_names_those_there_are(duebridge: Command, words: str) -> None:
     refused = duebridge(*words.split())

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -51,7 +52,7 @@ EndedSinceOption = Annotated[
     datetime | None,
     typer.Option(
         help="With -: only envelopes that ended then or later, by the journal's lines.",
-        parser=parse_at,
+        parser=partial(parse_at, name="--ended-since"),
         metavar="<instant>",
     ),
 ]

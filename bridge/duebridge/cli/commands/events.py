@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from duebridge.admin.operator import Operator
     from duebridge.store.journal import Journal
 
+MOST_LISTED = 10**9
 NEWEST = 100  # events, without --limit and --since
 POLL_EVERY_S = 0.5
 
@@ -31,7 +32,9 @@ SinceOption = Annotated[
 LimitOption = Annotated[
     int | None,
     typer.Option(
-        min=0, help=f"Only the newest events; {NEWEST} by default, unless --since is given."
+        min=0,
+        max=MOST_LISTED,
+        help=f"Only the newest events; {NEWEST} by default, unless --since is given.",
     ),
 ]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from duebridge.store.due_window import DueWindow
     from duebridge.store.server.connection import Connection
 
+MOST_LISTED = 10**9
 COLUMNS = ("id", "state", "due", "attempt", "failures", "expires", "last error")
 
 
@@ -45,7 +46,9 @@ class StateChoice(StrEnum):
     COLD = "cold"  # in files, not in the store
 
 
-LimitOption = Annotated[int, typer.Option(min=1, help="The most envelopes to list.")]
+LimitOption = Annotated[
+    int, typer.Option(min=1, max=MOST_LISTED, help="The most envelopes to list.")
+]
 CursorOption = Annotated[
     str | None, typer.Option(help="Continue after this cursor.", show_default=False)
 ]

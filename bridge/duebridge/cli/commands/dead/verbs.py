@@ -151,7 +151,7 @@ def shunt(context: typer.Context, route: RouteArgument, config: ConfigOption = N
     counts: list[int] = []
     with (
         opened_store(settings) as connection,
-        telling_what_is_done(lambda: f"{sum(counts)} are tried again"),
+        telling_what_is_done(lambda: f"{sum(counts)} are tried again" if counts else ""),
     ):
         Operator(settings, connection).shunt(route, counts.append)
     typer.echo(f"dead letters that are tried again: {sum(counts)}")
