@@ -16,7 +16,7 @@ BridgeError
 """
 
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -109,7 +109,17 @@ class RecordTooNew(RecordDamaged):
 
 def with_done(error: StoreError, done: str) -> StoreError:
     """Return an error of the same class whose message says what was done before it."""
-    return type(error)(f"{error}; before that: {done}")
+    return type(error)(f"{error}; {before_that(done)}")
+
+
+def before_that(done: str) -> str:
+    """Return what was done before work for many was cut short; an empty text is nothing."""
+    return f"before that: {done or 'nothing'}"
+
+
+def listed_counts(counts: Mapping[str, int]) -> str:
+    """Return how many answers there were of each status; an empty text for none."""
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
 def _counted(ids: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from duebridge.errors import (
     JobFailed,
     StoreError,
     StoreUnavailable,
+    before_that,
     place_of,
     shown,
     with_done,
@@ -85,15 +86,10 @@ def telling_what_is_done(done: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        raise with_done(error, done() or "nothing") from error
+        raise with_done(error, done()) from error
     except KeyboardInterrupt:
-        complain(f"duebridge: interrupted; before that: {done() or 'nothing'}")
+        complain(f"duebridge: interrupted; {before_that(done())}")
         raise
-
-
-def listed_counts(counts: Mapping[str, int]) -> str:
-    """Return how many answers there were of each status; an empty text for none."""
-    return ", ".join(f"{count} {status}" for status, count in counts.items())
 
 
 def _lines(error: Exception) -> list[str]:

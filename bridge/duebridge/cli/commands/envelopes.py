@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from duebridge.cli.exits import finish, listed_counts, telling_what_is_done
+from duebridge.cli.exits import finish, telling_what_is_done
 from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import FROM_STDIN, IdFilter, read_ids
 from duebridge.cli.output import (
@@ -34,7 +34,7 @@ from duebridge.cli.session import (
 from duebridge.cli.shown import BodyOption, as_json, as_rows, field_rows
 from duebridge.durations import format_instant, parse_instant_ms
 from duebridge.envelope import checked_id, due_instant
-from duebridge.errors import EnvelopeError
+from duebridge.errors import EnvelopeError, listed_counts
 from duebridge.instants import parse_at
 
 if TYPE_CHECKING:

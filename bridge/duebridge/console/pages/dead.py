@@ -15,7 +15,7 @@ from duebridge.console.forms import choice, duration_ms, text_of
 from duebridge.console.previews import Preview, preview
 from duebridge.console.seen import Seen
 from duebridge.console.visit import Visit
-from duebridge.errors import EnvelopeError, StoreError, with_done
+from duebridge.errors import EnvelopeError, StoreError, listed_counts, with_done
 from duebridge.ports.publisher import Reason, reason_word
 from duebridge.receipt import EnvelopeDetails
 from duebridge.store.wire.replies import Entry
@@ -141,8 +141,7 @@ def _settle(visit: Visit, route: str, verb: str, seen: Seen) -> Counter[str]:
         else:
             operator.replay(route, ids, delay_ms, spread_ms, tell)
     except StoreError as error:
-        done = ", ".join(f"{count} {status}" for status, count in counts.items())
-        raise with_done(error, done or "nothing") from error
+        raise with_done(error, listed_counts(counts)) from error
     counts["unknown"] += len(seen.marks) - len(ids)
     return +counts  # without zeros
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import typer
 
 from duebridge.cli.commands.dead.selection import DeadSelection
-from duebridge.cli.exits import finish, listed_counts, telling_what_is_done
+from duebridge.cli.exits import finish, telling_what_is_done
 from duebridge.cli.output import (
     STDERR,
     STDIN,
@@ -24,7 +24,7 @@ from duebridge.cli.output import (
     write,
     write_json,
 )
-from duebridge.errors import EnvelopeError
+from duebridge.errors import EnvelopeError, listed_counts
 
 if TYPE_CHECKING:
     from duebridge.admin.operator import DeadSettlement, TellSettled
