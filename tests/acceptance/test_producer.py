@@ -20,7 +20,7 @@ from duebridge.store.server.connection import open_connection
 from duebridge.store.server.reconnects import Reconnects
 from duebridge.store.wire.record import MAX_CONTENT_BYTES
 from tests.acceptance.site import memory_config
-from tests.support.proxy import Proxy, proxied
+from tests.support.network.proxy import Proxy, proxied
 from tests.support.servers import redis_server
 
 SECONDS = 4_102_444_800  # the year 2100

@@ -8,7 +8,7 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from tests.support.contract.broker_under_test import BrokerUnderTest, delivery, verdicts
-from tests.support.proxy import proxied
+from tests.support.network.proxy import proxied
 from tests.support.running_clock import ends_within
 from tests.support.servers import free_port, silent_listener
 

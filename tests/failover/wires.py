@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
-from tests.support.relays import CHUNK_BYTES, Pipe, Relay, RelayThread
+from tests.support.network.relays import CHUNK_BYTES, Pipe, Relay, RelayThread
 
 CLIENTS, SENTINELS = "127.0.0.1", "127.0.0.2"
 LAG_S = 0.05  # of every replica: on a plain loopback nothing is ever lost

@@ -37,7 +37,7 @@ UNROUTABLE = (
 )
 BACKOFF = "tests/unit/test_durations.py::test_delay_"
 DELAYS = "bridge/duebridge/worker/backoff.py"
-HALFWAY = "tests/store/server/test_halfway.py::test_move_that_fails_halfway_loses_no_envelope"
+HALFWAY = "tests/store/scripts/test_halfway.py::test_move_that_fails_halfway_loses_no_envelope"
 CANCEL = "tests/store/transitions/test_cancel.py::test_cancel_"
 REMOVE_READY = "redis.call('ZREMRANGEBYRANK', source, 0, #ids - 1)\n"
 LEASE = "write_leases(leases)"
@@ -84,7 +84,7 @@ MUTANTS = {
     ),
     "claim_repeated": Mutant(
         "a claim whose reply was lost is made again: two leases, one of them nobody's",
-        "tests/store/server/test_lost_replies.py::test_claim_is_never_repeated[standalone]",
+        "tests/store/scripts/test_lost_replies.py::test_claim_is_never_repeated[standalone]",
         CodeEdit(
             "bridge/duebridge/store/delay_store.py", "DelayStore.claim", "self._lease", "self._run"
         ),

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from duebridge_connectors.spark.delta_reader import delta_settings
-from tests.spark.cold.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute
 from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
 from tests.support.kafka.kafka_broker import KafkaBroker

@@ -19,7 +19,7 @@ from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
 from duebridge_connectors.spark.session import deferred_interrupts, quiet_py4j
-from tests.spark.cold.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute
 from tests.spark.driver import Jobs, all_due_in_a_month, prepared
 from tests.spark.test_replay import dead
 from tests.spark.world import LATER_MS, Sent, Topics, World

@@ -15,7 +15,7 @@ from duebridge_connectors.spark.commands.job import parse_pairs
 from duebridge_connectors.spark.jobs import schedule
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.transforms.envelopes import select_columns
-from tests.spark.cold.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute
 from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 

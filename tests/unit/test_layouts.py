@@ -365,7 +365,7 @@ def test_reply_types_are_all_built_once_their_modules_are_imported() -> None:
 
 
 def test_replies_are_read_first_in_many_threads_at_once() -> None:
-    words = [sys.executable, "-m", "tests.support.first_use", "60"]
+    words = [sys.executable, "-m", "tests.unit.first_use", "60"]
     ended = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=100)
     assert ended.returncode == 0, ended.stderr.decode()
 

@@ -9,7 +9,7 @@ from duebridge.admin.histogram import DueBucket
 from duebridge.admin.rates import Tally, rates, recent
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.server.connection import Connection
-from tests.acceptance.cli.desk_of_operator import (
+from tests.acceptance.desk_of_operator import (
     HOUR_MS,
     MINUTE_MS,
     ORDERS,

@@ -8,7 +8,7 @@ import pytest
 from duebridge.admin.histogram import HORIZON_MS, DueBucket, due_histogram, edges
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.server.connection import Connection
-from tests.acceptance.cli.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
+from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from duebridge.admin.operator import DeadSettlement, EnvelopeChange, Operator
 from duebridge.admin.timeline import timeline
 from duebridge.errors import ConfigError, EnvelopeError, StoreError
 from duebridge.store.server.connection import Connection
-from tests.acceptance.cli.desk_of_operator import (
+from tests.acceptance.desk_of_operator import (
     HOUR_MS,
     ORDERS,
     REMINDERS,

@@ -10,7 +10,7 @@ from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.due_window import DueWindow
 from duebridge.store.server.connection import Connection
-from tests.acceptance.cli.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
+from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.journal import Journal
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
-from tests.acceptance.cli.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
+from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 from tests.support.servers import wait_until
 
 

@@ -25,9 +25,9 @@ from tests.support.certificates import KEY_PASSWORD, Certificates, make_certific
 from tests.support.command import embedded_command
 from tests.support.contract.broker_under_test import delivery, ids, verdicts
 from tests.support.documented import documented
+from tests.support.kafka.acls import acls_of
 from tests.support.kafka.kafka_broker import KafkaBroker
 from tests.support.kafka.own_kafka import PASSWORD, USER, SecureKafka, secure_node
-from tests.support.redis.acls import acls_of
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
 

@@ -15,9 +15,9 @@ from duebridge_connectors.kafka.broker import KAFKA
 from tests.support.certificates import Certificates
 from tests.support.contract.source_under_test import WITHIN_S, Memory, bodies, settled
 from tests.support.documented import documented
+from tests.support.kafka.acls import acls_of
 from tests.support.kafka.kafka_sources import CLIENTS, KafkaSources
 from tests.support.kafka.own_kafka import PASSWORD, SecureKafka
-from tests.support.redis.acls import acls_of
 from tests.support.servers import free_port, wait_until
 
 BY_PASSWORD = "Kafka, user and password"  # noqa: S105 - a title

@@ -17,7 +17,7 @@ from duebridge_connectors.kafka.publisher import KafkaPublisher
 from tests.support.contract.broker_under_test import answers_again, delivery, ids, verdicts
 from tests.support.kafka.kafka_broker import KafkaBroker, LibrdkafkaBroker
 from tests.support.kafka.own_kafka import ProxiedKafka, proxied_kafka
-from tests.support.proxy import Proxy
+from tests.support.network.proxy import Proxy
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
 

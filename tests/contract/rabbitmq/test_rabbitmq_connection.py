@@ -15,7 +15,7 @@ from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
 from tests.support.contract.broker_under_test import answers_again, delivery, ids, verdicts
-from tests.support.proxy import Proxy, proxied
+from tests.support.network.proxy import Proxy, proxied
 from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker, seconds_since
 from tests.support.servers import silent_listener
 

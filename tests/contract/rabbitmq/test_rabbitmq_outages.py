@@ -16,7 +16,7 @@ from duebridge_connectors.rabbitmq.broker import RABBITMQ
 from duebridge_connectors.rabbitmq.examine import examine
 from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
 from tests.support.contract.broker_under_test import answers_again, delivery, verdicts
-from tests.support.proxy import proxied
+from tests.support.network.proxy import proxied
 from tests.support.rabbitmq.own_rabbitmq import PrivateRabbit
 from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker, seconds_since
 

@@ -19,8 +19,8 @@ from referencing.jsonschema import DRAFT7
 from deploy.supply.audit import AuditFailed, audit, judge, unanswered
 from deploy.supply.licences import UNKNOWN, is_allowed, licence, read_policy
 from deploy.supply.locked import Pin, read_pins
+from tests.deploy.supply.vulnerabilities import clean, down, nonsense, redis_is_vulnerable, service
 from tests.support.checkout import ROOT
-from tests.support.vulnerabilities import clean, down, nonsense, redis_is_vulnerable, service
 
 LOCK = ROOT / "requirements.lock"
 LOCKS = {"duebridge": LOCK} | {

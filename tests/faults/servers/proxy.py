@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
-from tests.support.relays import CHUNK_BYTES, Pipe, Relay, RelayThread
+from tests.support.network.relays import CHUNK_BYTES, Pipe, Relay, RelayThread
 
 PIECES_PER_S = 20  # of a throttled link
 LINGER_0 = struct.pack("ii", 1, 0)

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 from tests.faults.servers.kafka_cluster import KafkaCluster
 from tests.faults.servers.proxy import Link
 from tests.support.checkout import ROOT
+from tests.support.network.relays import RelayThread
 from tests.support.rabbitmq.own_rabbitmq import rabbitmqctl
-from tests.support.relays import RelayThread
 from tests.support.servers import COMPILES_ONCE, free_port
 
 NAMES = ("redis", "kafka", "rabbitmq")

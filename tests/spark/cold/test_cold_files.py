@@ -33,7 +33,7 @@ from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.session import job_error
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
-from tests.spark.cold.cold_route import ColdRoute, Killed, die, listed
+from tests.spark.cold_route import ColdRoute, Killed, die, listed
 from tests.spark.world import World
 
 SCHEMA = arrow_schema(COLD).append(pa.field(HOUR, pa.int64()))

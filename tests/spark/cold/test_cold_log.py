@@ -29,7 +29,7 @@ from duebridge_connectors.spark.cold.commit_log import (
     entry_name,
 )
 from duebridge_connectors.spark.cold.parquet.slices import FileSlice, range_folder, range_of
-from tests.spark.cold.cold_route import Killed, die
+from tests.spark.cold_route import Killed, die
 
 DAY = 24 * HOUR_MS
 FIRST = 20_000 * DAY

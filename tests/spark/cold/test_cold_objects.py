@@ -27,7 +27,7 @@ from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.table.journal_table import JournalTable
-from tests.spark.cold.cold_route import ColdRoute, listed
+from tests.spark.cold_route import ColdRoute, listed
 from tests.spark.journal.journal_by_hand import QUERY, add_batch
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded

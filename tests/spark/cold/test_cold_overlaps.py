@@ -20,7 +20,7 @@ from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.jobs import hydrate
 from duebridge_connectors.spark.jobs.demote import copy_far_rows
 from duebridge_connectors.spark.jobs.schedule import run_schedule
-from tests.spark.cold.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute
 from tests.spark.world import LATER_MS
 
 

@@ -20,7 +20,7 @@ from duebridge.receipt import Known
 from duebridge.store.due_window import DueWindow
 from duebridge_connectors.spark.cold.cold_reader import read_cold_rows
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, HYDRATED, REMOVED, ColdLog, Commit
-from tests.spark.cold.cold_route import listed
+from tests.spark.cold_route import listed
 from tests.spark.world import LATER_MS, World
 from tests.support.serving import serving
 

@@ -35,7 +35,7 @@ from duebridge_connectors.spark.cold.tier_state import VOID_LIST
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
-from tests.spark.cold.cold_route import Killed, die
+from tests.spark.cold_route import Killed, die
 
 FIRST = 20_000 * DAY_MS
 NOW = FIRST - 30 * DAY_MS

@@ -18,10 +18,10 @@ from duebridge_connectors.spark.jobs import demote, hydrate
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import batch_rows
-from tests.spark.cold.cold_route import ColdRoute, Killed, die
+from tests.spark.cold_route import ColdRoute, Killed, die
 from tests.spark.world import LATER_MS, World, setting
 from tests.support.desk import YEAR_MS
-from tests.support.proxy import proxied
+from tests.support.network.proxy import proxied
 from tests.support.servers import AT_ONCE, back_up, redis_server, restored
 
 

@@ -24,7 +24,7 @@ from duebridge_connectors.spark.source.journal.offset import JournalRange
 from duebridge_connectors.spark.table.journal_files import ROWS_SCHEMA, by_day
 from duebridge_connectors.spark.table.journal_table import JournalTable, JournalVersion
 from tests.spark.by_hand import journal_by_hand
-from tests.spark.cold.cold_route import Killed
+from tests.spark.cold_route import Killed
 from tests.spark.journal.journal_by_hand import ids
 from tests.spark.world import World, setting
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.spark.cold.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute
 from tests.spark.world import LATER_MS, World
 from tests.support.redis.least import grant_in, url_as
 from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set

@@ -25,7 +25,7 @@ from duebridge_connectors.spark.rows.ids import derive_id
 from duebridge_connectors.spark.rows.schema import COLD, JOURNAL
 from duebridge_connectors.spark.transforms.letters import replay_envelopes
 from tests.spark.by_hand import write_by_hand
-from tests.spark.cold.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute
 from tests.spark.source.test_records import letter, letters
 from tests.spark.world import LATER_MS, Sent, Topics, World
 

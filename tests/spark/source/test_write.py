@@ -19,7 +19,7 @@ from duebridge_connectors.spark.failures import FAILURES, job_error
 from duebridge_connectors.spark.listener import BatchFigures, FiguresListener
 from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, World, setting
-from tests.support.proxy import proxied
+from tests.support.network.proxy import proxied
 from tests.support.servers import wait_until
 
 SCHEMA = "id string, body string, due_at bigint"

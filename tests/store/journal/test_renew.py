@@ -19,7 +19,7 @@ from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from tests.store.every_call import CALLS, fill_every_state
-from tests.store.journal.failing_over import counters, fail_over
+from tests.store.failing_over import counters, fail_over
 from tests.store.written import READING, WRITING, ask, life_of
 from tests.support.desk import Desk, acks, envelope
 from tests.support.servers import AT_ONCE, back_up, redis_server, restored, wait_until

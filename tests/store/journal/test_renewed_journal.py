@@ -5,7 +5,7 @@ import pytest
 from duebridge.admin.events import GAP, EventReader
 from duebridge.store.journal import Journal
 from duebridge.store.numbering import Jump, Numbering
-from tests.store.journal.failing_over import counters, fail_over
+from tests.store.failing_over import counters, fail_over
 from tests.support.desk import Desk
 
 STEP = 2**20

@@ -17,7 +17,7 @@ from duebridge.config.durability import ReplicaWait
 from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.scripts import Script
 from duebridge.store.wire.poll import Poll
-from tests.store.calls import Call, Held
+from tests.store.properties.calls import Call, Held
 from tests.store.properties.ledger import Ledger
 from tests.store.properties.model import Model
 from tests.store.properties.steps import check_agreement, check_step

@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 from duebridge.ports.publisher import Reason
-from tests.store.journal.lives import Content, Life, Memory
+from tests.store.lives import Content, Life, Memory
 from tests.support.desk import DAY_MS
 
 POISON, SUSPECT_FROM = 2, 2

@@ -35,7 +35,7 @@ from tests.store.every_call import CALLS, fill_every_state
 from tests.support.desk import LEASE_MS, Desk
 from tests.support.floor import Floor
 from tests.support.model.fuzzing import check_no_defect, embedded, fuzz, fuzz_config
-from tests.support.proxy import CHUNK, TICK_S, Proxy
+from tests.support.network.proxy import CHUNK, TICK_S, Proxy
 from tests.support.servers import redis_server, wait_until
 
 SECRET = "Canary-s3cr3t"  # noqa: S105 - of a server that the test itself starts

@@ -11,7 +11,7 @@ from duebridge.store.journal import PAGE, Journal
 from duebridge.store.registry import Registry
 from duebridge.store.wire.journal_entry import Fields
 from tests.store.conftest import Opened
-from tests.store.journal.failing_over import fail_over
+from tests.store.failing_over import fail_over
 from tests.support.desk import Desk
 
 

@@ -20,7 +20,7 @@ from duebridge.store.server.fitness import check_fitness
 from duebridge.store.server.reconnects import CallSuppressed, Reconnects
 from duebridge.store.server.scripts import names
 from tests.support.desk import Desk, ManualClock, acks, envelope
-from tests.support.proxy import proxied
+from tests.support.network.proxy import proxied
 from tests.support.servers import free_port, redis_cluster, redis_server, wait_until
 
 StoreAt = Callable[..., DelayStore]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tests.support.certificates import Certificates
 from tests.support.checkout import ROOT, ask, missing
-from tests.support.proxy import Proxy, proxied
+from tests.support.network.proxy import Proxy, proxied
 from tests.support.servers import COMPILES_ONCE, free_port, listens, wait_until
 
 USER = "shop"

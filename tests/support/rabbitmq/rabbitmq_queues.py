@@ -12,7 +12,7 @@ from pika.exceptions import AMQPError
 from duebridge.ports.source import Arrival, Source, SourcePlan
 from duebridge_connectors.rabbitmq.source.opening import open_source
 from tests.support.contract.source_under_test import Memory
-from tests.support.proxy import Proxy, proxied
+from tests.support.network.proxy import Proxy, proxied
 from tests.support.servers import wait_until
 
 BROKER = "billing"

@@ -14,7 +14,7 @@ from duebridge.envelope import Envelope, Target, target_as_dict, target_of
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.ports.discovery import ClientMissing, broker_type, naming
 from duebridge.scheduling.limits import RouteLimits, with_whole_target
-from tests.unit.config.config_text import BROKERS, WHOLE, loaded
+from tests.unit.config_text import BROKERS, WHOLE, loaded
 
 
 def offline(text: str) -> list[str]:

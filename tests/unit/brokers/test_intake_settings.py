@@ -10,7 +10,7 @@ from duebridge.config.schema import config_schema
 from duebridge.envelope import Target
 from duebridge.worker.reload import fixed_at_start
 from duebridge_connectors.memory import Memory
-from tests.unit.config.config_text import loaded, refusal
+from tests.unit.config_text import loaded, refusal
 
 FILE = """\
 version: 1

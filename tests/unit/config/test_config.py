@@ -9,7 +9,7 @@ from duebridge.config.file_locations import address_of
 from duebridge.config.load import MAX_BYTES, load_config
 from duebridge.config.models import ColdTier, RetryPolicy
 from duebridge.errors import ConfigError
-from tests.unit.config.config_text import NAME, WHOLE, loaded, refusal, refusals
+from tests.unit.config_text import NAME, WHOLE, loaded, refusal, refusals
 
 
 @pytest.mark.parametrize(("text", "expected"), refusals())

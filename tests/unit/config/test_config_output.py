@@ -15,7 +15,7 @@ from duebridge.config.schema import config_schema
 from duebridge.config.secrets import masked_option, masked_url
 from duebridge.config.yaml_tree import read_tree
 from duebridge.errors import ConfigError
-from tests.unit.config.config_text import (
+from tests.unit.config_text import (
     BROKERS,
     EXAMPLE,
     PIECES,

@@ -18,7 +18,7 @@ from duebridge.config.render import rendered_config
 from duebridge.errors import ConfigError
 from duebridge.store.server.connection import open_connection
 from tests.support.model.fuzzing import fuzz
-from tests.unit.config.config_text import PIECES, mutated, with_values
+from tests.unit.config_text import PIECES, mutated, with_values
 
 SECRET, PLAIN, LITERAL = "Canary-s3cr3t", "Canary pl4in!", "Canary-l1teral"
 WHOLE = f"""\

@@ -10,7 +10,7 @@ from duebridge.config.secrets import MAX_FILE_BYTES, resolve
 from duebridge.config.store_url import url_fault
 from duebridge.errors import ConfigError
 from duebridge.store.server.connection import open_connection
-from tests.unit.config.config_text import WHOLE, loaded
+from tests.unit.config_text import WHOLE, loaded
 
 CANARY = "Canary7f3c; got 'Canary7f3c"
 EXPECTED = "expected ${VAR}, ${VAR:-default} or ${file:/path}, and $$ where $ itself is meant"

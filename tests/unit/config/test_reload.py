@@ -20,7 +20,7 @@ from duebridge.worker.reload import (
     fixed_at_start,
     other_shards,
 )
-from tests.unit.config.config_text import BROKERS, WHOLE, loaded
+from tests.unit.config_text import BROKERS, WHOLE, loaded
 
 OTHER = WHOLE.replace("topic: t", "topic: u")
 

@@ -23,7 +23,7 @@ from duebridge.store.server.fitness import (
     read_vitals,
 )
 from duebridge.store.wakeup import WakeListener
-from tests.store.server.traffic import RESUMED_WITHIN_S, WITHIN_S, Pulse, flowing
+from tests.store.sets.traffic import RESUMED_WITHIN_S, WITHIN_S, Pulse, flowing
 from tests.support.desk import DAY_MS, envelope
 from tests.support.redis.redis_node import RedisNode
 from tests.support.redis.redis_sets import (

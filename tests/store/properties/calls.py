@@ -12,7 +12,7 @@ from duebridge.store.wire.leases import Claim, LeasedEnvelope
 from duebridge.store.wire.record import pack_row
 from duebridge.store.wire.replies import SettleReply
 from duebridge.store.wire.transitions import Ack, Postponement, SetAside
-from tests.store.journal.lives import Content
+from tests.store.lives import Content
 from tests.store.properties.ledger import Ledger, Story
 from tests.store.properties.model import POISON, Model
 from tests.support.desk import LEASE_MS, YEAR_MS, burial, envelope, retrying

@@ -10,7 +10,7 @@ from duebridge.intake.requests import CancelRequest, RefusedMessage
 from duebridge.ports.publisher import Reason
 from duebridge.ports.source import Arrival
 from tests.intake.entrance import named, placed, queued
-from tests.intake.reading import AMQP, field, of, read, refused, scheduled
+from tests.intake.requests.reading import AMQP, field, of, read, refused, scheduled
 
 # --- what stays ---
 

@@ -19,7 +19,7 @@ from duebridge.errors import ConfigError
 from duebridge.producer import Producer
 from duebridge.store.routing import RouteStore
 from duebridge.store.wire.transitions import Postponement
-from tests.acceptance.cli.dead_envelopes import bury, dead, ids_to
+from tests.acceptance.cli.envelopes.dead_envelopes import bury, dead, ids_to
 from tests.support.command import PROGRAM, Command, hear_ctrl_c, kill_due, wait_until
 
 

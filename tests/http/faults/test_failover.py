@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.http.posting import ORDERS, Posted, posting
+from tests.http.faults.posting import ORDERS, Posted, posting
 from tests.support.redis.redis_sets import SentinelSet, sentinel_set
 from tests.support.servers import wait_until
 from tests.support.serving import CONFIG, NDJSON, Served, serving

@@ -1,6 +1,6 @@
 """TCP relays before servers of this machine, in one thread; each kind says what it lets through.
 
-`support/proxy.py` is the plain one: a thread a connection, and faults that most tests need.
+`proxy.py` is the plain one: a thread a connection, and faults that most tests need.
 """
 
 import asyncio

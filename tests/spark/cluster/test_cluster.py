@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import duebridge_connectors.spark
-from tests.spark.cold import on_cluster, on_executors
+from tests.spark.cluster import on_cluster, on_executors
 from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 from tests.support.servers import free_port, wait_until

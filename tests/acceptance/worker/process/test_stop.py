@@ -16,12 +16,11 @@ from duebridge.store.keys import Shard, routes_key
 from duebridge.store.server.connection import open_connection
 from duebridge.store.wire.poll import Poll
 from tests.acceptance.site import Worker, up
-from tests.support.checkout import ROOT
 from tests.support.command import ENVIRONMENT, wait_until
-from tests.support.proxy import Proxy, proxied
+from tests.support.network.proxy import Proxy, proxied
 from tests.support.rabbitmq.rabbitmq_queues import RabbitQueues
 
-PROGRAM = ROOT / "tests" / "acceptance" / "worker" / "stopping.py"
+PROGRAM = Path(__file__).with_name("stopping.py")
 SHARDS = 8
 WITHIN_S = 1.0 + 1.3 + 2.0  # drain + publish_deadline + 2 s, by the worker's own clock
 LONG_DRAIN_S = 60

@@ -14,7 +14,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import open_connection
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope, retrying
-from tests.support.proxy import Proxy, proxied
+from tests.support.network.proxy import Proxy, proxied
 from tests.support.servers import redis_cluster, redis_server
 
 REPEAT_S = 60.0

@@ -12,8 +12,8 @@ from duebridge.cli.commands.dead.settling import RateLimiter, SettlePlan, carry_
 from duebridge.cli.output import Output
 from duebridge.config.load import load_config
 from duebridge.store.routing import RouteStore
-from tests.acceptance.cli.dead_envelopes import bury, dead, ids_to
-from tests.acceptance.cli.desk_of_operator import break_shard
+from tests.acceptance.cli.envelopes.dead_envelopes import bury, dead, ids_to
+from tests.acceptance.desk_of_operator import break_shard
 from tests.support.command import Command
 
 

@@ -39,7 +39,7 @@ def test_take_in_from_a_producer_that_is_faster_than_the_store_keeps_memory_flat
         }
         path = tmp_path / "duebridge.yaml"
         path.write_text(json.dumps(config))
-        program = [sys.executable, "-m", "tests.support.intake_hoarder"]
+        program = [sys.executable, "-m", "tests.intake.process.intake_hoarder"]
         command = [*program, str(path), str(TAKEN_IN), str(CALL_S)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     finally:

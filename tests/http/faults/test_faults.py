@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.http.posting import ORDERS, posting
+from tests.http.faults.posting import ORDERS, posting
 from tests.support.redis.redis_node import RedisNode, server
 from tests.support.servers import listens, wait_until
 from tests.support.serving import NDJSON, SECRETS, Served, serving

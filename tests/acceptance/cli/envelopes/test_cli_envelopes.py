@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duebridge.store.routing import RouteStore
-from tests.acceptance.cli.desk_of_operator import break_shard
+from tests.acceptance.desk_of_operator import break_shard
 from tests.support.command import Command, kill_due
 
 ONE_HOUR = ("--delay", "1h", "--id", "a", "--output", "json")

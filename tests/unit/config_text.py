@@ -23,7 +23,7 @@ routes:
 WHOLE = BROKERS + ROUTE  # seven lines
 NAME = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
 REFUSALS = Path(__file__).with_name("refusals.txt")
-EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "duebridge.example.yaml"
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "duebridge.example.yaml"
 PIECES = [
     *"\t\n\x00\ud800:-?,[]{}#&*!|>'\"%@`~$ 09",
     *("${DB_CANARY}", "'${DB_CANARY}'", "${DB_UNSET}", "${file:/dev/null}", "$${", "${"),

@@ -8,7 +8,7 @@ from msgspec.msgpack import Ext
 from duebridge.durations import MAX_MS
 from duebridge.envelope import Instant
 from duebridge.ports.publisher import Reason
-from tests.intake.reading import AMQP, field, of, refused, scheduled
+from tests.intake.requests.reading import AMQP, field, of, refused, scheduled
 
 INTS = {"b": ">b", "B": ">B", "s": ">h", "u": ">H", "I": ">i", "i": ">I", "l": ">q", "L": ">Q"}
 NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z

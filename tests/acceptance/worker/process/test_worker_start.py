@@ -9,7 +9,7 @@ from duebridge.producer import Producer
 from duebridge.store.server.connection import open_connection
 from duebridge.worker.process import Runner
 from tests.acceptance.works import Works, started
-from tests.support.proxy import proxied
+from tests.support.network.proxy import proxied
 from tests.support.servers import redis_server
 
 

@@ -1,6 +1,6 @@
 """Runs the intake of a configuration on a slow store until it has stored so many messages.
 
-python -m tests.support.intake_hoarder CONFIG COUNT CALL_S
+python -m tests.intake.process.intake_hoarder CONFIG COUNT CALL_S
 
 Prints by how many MiB its memory grew, and the most seconds that it stood still. Each call of the
 store that schedules takes `CALL_S` seconds more.

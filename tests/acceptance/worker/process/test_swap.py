@@ -16,7 +16,7 @@ from duebridge.worker.reload import Changes, SwapRefused
 from duebridge.worker.reporting.gauges import register
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
-from tests.support.proxy import proxied
+from tests.support.network.proxy import proxied
 from tests.support.servers import redis_server
 
 HALF_A_LEASE_S = 15.0  # of the default
