@@ -17,12 +17,7 @@ from duebridge.store.server.connection import Connection, Reply, open_connection
 from duebridge.store.server.scripts import Script
 from tests.intake.origin import Origin
 from tests.support.contract.source_under_test import numbered
-from tests.support.redis.redis_sets import (
-    ClusterOfSix,
-    SentinelSet,
-    redis_cluster_of_six,
-    sentinel_set,
-)
+from tests.support.redis.redis_sets import SETS, AnySet, SentinelSet
 from tests.support.servers import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
@@ -53,13 +48,12 @@ class HeldConnection(Connection):
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SentinelSet | ClusterOfSix]:
-    make: Any = {"sentinel": sentinel_set, "cluster": redis_cluster_of_six}[request.param]
-    with make(tmp_path / "set", "--appendonly", "yes") as servers:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnySet]:
+    with SETS[request.param](tmp_path / "set", "--appendonly", "yes") as servers:
         yield servers
 
 
-def config_of(store: SentinelSet | ClusterOfSix, origin: Origin) -> Config:
+def config_of(store: AnySet, origin: Origin) -> Config:
     replicas = 2 if isinstance(store, SentinelSet) else 1
     durability = {"replicated": {"replicas": replicas, "timeout": "500ms"}}
     return Config.model_validate(
@@ -88,9 +82,7 @@ def stored(connection: Connection, config: Config) -> int:
 
 
 @pytest.mark.parametrize(("store", "origin"), PAIRS, indirect=True)
-def test_failover_amid_a_batch_loses_and_repeats_nothing(
-    store: SentinelSet | ClusterOfSix, origin: Origin
-) -> None:
+def test_failover_amid_a_batch_loses_and_repeats_nothing(store: AnySet, origin: Origin) -> None:
     origin.broker.send(origin.name, numbered(COUNT))
     config = config_of(store, origin)
     with ExitStack() as stack:

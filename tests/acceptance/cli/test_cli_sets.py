@@ -8,13 +8,13 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from tests.support.command import Command, kill_due, wait_until
-from tests.support.redis.least import grant_in, url_as
-from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set
+from tests.support.redis.least import granted, url_as
+from tests.support.redis.redis_sets import SETS, AnySet
 from tests.support.serving import serving
 
 NAMESPACES = "duebridge*"  # the command's, and that of serve
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     """A set, and the command on it."""
 
     run: Command
-    set: Any
+    set: AnySet
 
     def done(self, *words: str) -> str:
         """Return what a command printed that did what it was told."""
@@ -61,19 +61,15 @@ class Place(NamedTuple):
 @contextmanager
 def opened(kind: str, home: Path) -> Iterator[Place]:
     """Run a set whose servers have a user with the printed rights, by which the command comes."""
-    is_cluster = kind == "cluster"
-    make: Any = redis_cluster_of_six if is_cluster else sentinel_set
-    with make(home / "set", "--appendonly", "yes") as running:
-        nodes = running.nodes if is_cluster else running.servers
-        for each in nodes:
-            grant_in(each, NAMESPACES)
-        config = CONFIG.replace("N", "1" if is_cluster else "2")
+    config = CONFIG.replace("N", "1" if kind == "cluster" else "2")
+    with (
+        SETS[kind](home / "set", "--appendonly", "yes") as running,
+        granted(running.nodes, NAMESPACES),
+    ):
         yield Place(Command(home, url_as(running.url), config), running)
-        refused = [each.ask("ACL", "LOG") for each in nodes if each.role()]
-        assert refused == [[]] * len(refused), "rights that duebridge acl lacks"
 
 
-@pytest.fixture(params=["sentinel", "cluster"])
+@pytest.fixture(params=SETS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     with opened(request.param, tmp_path) as place:
         yield place

@@ -1,8 +1,7 @@
 """A release on a Sentinel set and on a Cluster: a master dies, and nothing is lost or doubled."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,39 +10,15 @@ import yaml
 
 from tests.deploy.chart import Object, values_of
 from tests.deploy.cluster.bridge import Bridge
-from tests.deploy.cluster.kube import Kube, until
+from tests.deploy.cluster.kube import Kube
 from tests.deploy.cluster.stack import Stack
-from tests.support.redis.redis_node import HOST, RedisNode
-from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set
+from tests.support.redis.redis_node import HOST
+from tests.support.redis.redis_sets import SETS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 PASSWORD = "trial"  # noqa: S105 - of servers that live as long as a test
 SAFE = ("--appendonly", "yes")
-FailOver = Callable[[], RedisNode]
-
-
-@contextmanager
-def running(kind: str, home: Path) -> Iterator[tuple[str, FailOver]]:
-    """Give the URL of a set of servers, and what kills a master and returns it once replaced."""
-    if kind == "sentinel":
-        with sentinel_set(home, *SAFE, password=PASSWORD) as servers:
-
-            def fail_over() -> RedisNode:
-                (old := servers.master()).kill()
-                servers.await_master_after(old)
-                return old
-
-            yield servers.url, fail_over
-    else:
-        with redis_cluster_of_six(home, *SAFE, password=PASSWORD) as cluster:
-
-            def replace_one() -> RedisNode:
-                (old := cluster.masters()[0]).kill()
-                until(lambda: len(cluster.masters()) == 3, "another master")
-                return old
-
-            yield cluster.url, replace_one
 
 
 def store_at(kind: str, url: str) -> Object:
@@ -52,7 +27,7 @@ def store_at(kind: str, url: str) -> Object:
     return {**store, "url": re.sub("://.*@", "://${REDIS_LOGIN}@", url)}
 
 
-@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
+@pytest.mark.parametrize("kind", SETS)
 def test_release_on_servers_whose_master_dies_delivers_each_once(
     kube: Kube, stack: Stack, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -62,14 +37,14 @@ def test_release_on_servers_whose_master_dies_delivers_each_once(
     monkeypatch.setenv("REDIS_LOGIN", login)
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{name}-redis"}}
     kube.apply({**secret, "stringData": {"login": login}})
-    with running(kind, tmp_path) as (url, fail_over):
-        bridge = Bridge(kube, stack, name, image, tmp_path, store_at(kind, url))
+    with SETS[kind](tmp_path, *SAFE, password=PASSWORD) as servers:
+        bridge = Bridge(kube, stack, name, image, tmp_path, store_at(kind, servers.url))
         with closing(bridge):
             reference = {"secret": f"{name}-redis", "key": "login"}
             bridge.values["secrets"]["env"]["REDIS_LOGIN"] = reference
             bridge.install(replicas=1)
             bridge.schedule(200, delay="6s")
-            old = fail_over()
+            old = servers.kill_master()
             old.start()  # each accepted envelope is on every replica: they must be there
             bridge.settle_once()
             bridge.schedule(100)

@@ -95,9 +95,7 @@ def test_set_over_tls_with_users_of_their_own_fails_over_and_keeps_what_it_has(
         store.schedule([envelope("a", "1h")], max_delay_ms=YEAR_MS)
         copies = partial(map, lambda each: each.ask("HLEN", shard.key("envelopes")))
         wait_until(lambda: list(copies(running.replicas())) == [1, 1], "the copies")
-        old = running.master()
-        old.kill()
-        running.await_master_after(old)
+        old = running.kill_master()
         assert store.cancel("a") == "cancelled"
         alive = [each for each in (*running.servers, *running.sentinels) if each is not old]
         assert [each.ask("ACL", "LOG") for each in alive] == [[]] * 5

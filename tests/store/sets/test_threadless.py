@@ -87,9 +87,7 @@ def test_failover_of_a_sentinel_set_is_followed_after_no_thread_could_start(
         no_threads.are_on = True
         no_threads.await_more()
         no_threads.are_on = False
-        old = servers.master()
-        old.kill()
-        servers.await_master_after(old)
+        servers.kill_master()
         wait_until(lambda: answers(store), "the new master")
 
 

@@ -1,5 +1,7 @@
 """The store as the user whose rights `duebridge acl` prints."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import redis
@@ -21,10 +23,15 @@ def grant(
     admin.execute_command("ACL", "SETUSER", user, "on", f">{password}", *words, **options)
 
 
-def grant_in(node: RedisNode, namespace: str) -> None:
-    """Make that user in one server of a set; the others do not hear of it."""
-    with node.client() as admin:
-        grant(admin, namespace)
+@contextmanager
+def granted(nodes: Sequence[RedisNode], namespace: str) -> Iterator[None]:
+    """Make that user in each server of a set; fail at the end if one refused it anything."""
+    for each in nodes:
+        with each.client() as admin:
+            grant(admin, namespace)
+    yield
+    refused = [each.ask("ACL", "LOG") for each in nodes if each.role()]
+    assert refused == [[]] * len(refused), "rights that duebridge acl lacks"
 
 
 def url_as(url: str, user: str = USER, password: str = PASSWORD) -> str:

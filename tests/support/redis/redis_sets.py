@@ -5,7 +5,7 @@ at will; all of them are gone at its end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ DOWN_AFTER_MS = 2000
 
 
 class SentinelSet:
-    """Three Sentinels, and the servers they watch."""
+    """Three Sentinels, and the servers they watch, which are the `nodes` of the set."""
 
     def __init__(
         self, sentinels: Sequence[RedisNode], servers: Sequence[RedisNode], password: str
     ) -> None:
-        self.sentinels, self.servers = sentinels, servers
+        self.sentinels, self.servers, self.nodes = sentinels, servers, servers
         hosts = ",".join(f"{HOST}:{each.port}" for each in sentinels)
         self.url = f"redis+sentinel://{f':{password}@' if password else ''}{hosts}/{NAME}/0"
 
@@ -205,8 +205,8 @@ class ClusterOfSix:
         wait_until(lambda: replica.role() == "master", "the replica to be promoted")
         return replica
 
-    def kill_master(self, key: str, killed: Callable[[], object] = bool) -> RedisNode:
-        """Kill the key's owner, call `killed`; return it once its replica is promoted."""
+    def kill_master(self, key: str = "", killed: Callable[[], object] = bool) -> RedisNode:
+        """Kill the owner of a key, call `killed`; return it once its replica is promoted."""
         (old := self.owner_of(key)).kill()
         killed()
         self.await_owner_after(old, key)
@@ -339,3 +339,10 @@ def _is_well(node: RedisNode) -> bool:
         return False
     is_linked = bool(role[2]) if role[0] == b"master" else role[3] == b"connected"
     return info["cluster_state"] == "ok" and is_linked
+
+
+AnySet = SentinelSet | ClusterOfSix
+SETS: dict[str, Callable[..., AbstractContextManager[AnySet]]] = {
+    "sentinel": sentinel_set,
+    "cluster": redis_cluster_of_six,
+}
