@@ -2,23 +2,10 @@
 
 import pytest
 
-from duebridge.errors import StoreError
 from duebridge.store.wire.transitions import Postponement
-from tests.support.desk import LEASE_MS, NOT_MINE, Desk
+from tests.support.desk import LEASE_MS, Desk
 
 NO = "E\ntoo large"
-
-
-def test_postpone_ends_the_lease_and_waits(desk: Desk) -> None:
-    claim = desk.shunt("a", "b")
-    settled = desk.store.postpone(claim.token, [Postponement("a", 5000, NO)], "t")
-    assert (settled.stale, settled.poll.dead) == ([], 2)
-    assert desk.score_of("a", "dead") == desk.clock() + 5000
-    assert [desk.flight_of(each).shunting for each in "ab"] == [False, True]
-    desk.clock.advance(4999)
-    assert desk.store.shunt(10, LEASE_MS).ids == []
-    desk.clock.advance(1)
-    assert desk.store.shunt(10, LEASE_MS).ids == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -59,38 +46,10 @@ def test_postpone_of_a_rejected_one_is_never_due_again(desk: Desk) -> None:
     assert desk.store.shunt(10, LEASE_MS).ids == ["b"]
 
 
-@pytest.mark.parametrize("token", [NOT_MINE, bytes(12), b""])
-def test_postpone_with_a_strange_token_is_stale_and_changes_nothing(
-    desk: Desk, token: bytes
-) -> None:
-    desk.shunt("a")
-    with desk.unchanged():
-        given = [Postponement("a", None, NO), Postponement("nobody", 1)]
-        assert desk.store.postpone(token, given, "t").stale == ["a", "nobody"]
-
-
 def test_postpone_of_a_claim_is_stale(desk: Desk) -> None:
     claim = desk.unack("a")
     with desk.unchanged():
         assert desk.store.postpone(claim.token, [Postponement("a", None, NO)], "t").stale == ["a"]
-
-
-def test_postpone_after_another_shunt_leaves_that_one_alone(desk: Desk) -> None:
-    first = desk.shunt("a")
-    desk.clock.advance(LEASE_MS)
-    second = desk.store.shunt(1, LEASE_MS)
-    with desk.unchanged():
-        assert desk.store.postpone(first.token, [Postponement("a", None, NO)], "t").stale == ["a"]
-    assert desk.store.postpone(second.token, [Postponement("a", 1)], "t").stale == []
-
-
-def test_postpone_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
-    ids = [f"{n:04d}{'x' * 251}" for n in range(1000)]
-    claim = desk.shunt(*ids)
-    given = [Postponement(each, 1, NO) for each in ids]
-    with desk.unchanged(), pytest.raises(StoreError, match="LIMIT"):
-        desk.store.postpone(claim.token, [*given, Postponement("x", 1)], "t")
-    assert desk.store.postpone(claim.token, given, "t").stale == []
 
 
 def test_postpone_of_a_ghost_is_forgotten_by_the_next_shunt(desk: Desk) -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from duebridge.errors import StoreError
 from duebridge.store.wire.transitions import NO_TAG, HoldClock
-from tests.support.desk import LEASE_MS, NOT_MINE, Desk, acks, aside, burial, envelope, retrying
+from tests.support.desk import LEASE_MS, Desk, acks, aside, burial, envelope, retrying
 
 
 def tag_of(desk: Desk, id: str) -> str:
@@ -27,36 +26,10 @@ def test_set_aside_waits_in_retry_and_counts_nothing(desk: Desk) -> None:
     assert desk.journal() == [("accepted", ["a", "b"])]
 
 
-@pytest.mark.parametrize("token", [NOT_MINE, bytes(12), b""])
-def test_set_aside_with_a_strange_token_is_stale_and_changes_nothing(
-    desk: Desk, token: bytes
-) -> None:
-    desk.unack("a")
-    with desk.unchanged():
-        assert desk.store.set_aside(token, [aside("a"), aside("nobody")]).stale == ["a", "nobody"]
-
-
-def test_set_aside_twice_or_after_the_lease_is_stale(desk: Desk) -> None:
-    claim = desk.unack("a", "b")
-    assert desk.store.set_aside(claim.token, [aside("a")]).stale == []
-    desk.clock.advance(LEASE_MS)
-    desk.store.reclaim()
-    with desk.unchanged():
-        assert desk.put_aside(claim).stale == ["a", "b"]
-
-
 def test_set_aside_of_a_shunted_one_is_stale(desk: Desk) -> None:
     claim = desk.shunt("a")
     with desk.unchanged():
         assert desk.put_aside(claim).stale == ["a"]
-
-
-def test_set_aside_of_a_marked_one_removes_it_as_cancelled(desk: Desk) -> None:
-    claim = desk.unack("a", "b")
-    assert desk.store.cancel("a") == "in_flight"
-    assert desk.put_aside(claim).stale == []
-    assert (desk.state_of("a"), desk.state_of("b")) == (None, "retry")
-    assert desk.journal()[-1] == ("cancelled", ["a"])
 
 
 @pytest.mark.parametrize(("unsure", "answer"), [(False, "cancelled"), (True, "in_flight")])
@@ -66,14 +39,6 @@ def test_cancel_of_one_set_aside_says_whether_it_may_be_out(
     desk.set_aside("a", is_unsure=unsure)
     assert desk.store.cancel("a") == answer
     assert desk.state_of("a") is None
-
-
-def test_set_aside_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
-    ids = [f"{n:04d}{'x' * 251}" for n in range(1000)]
-    claim = desk.unack(*ids)
-    with desk.unchanged(), pytest.raises(StoreError, match="LIMIT"):
-        desk.store.set_aside(claim.token, [aside(each) for each in [*ids, "x"]])
-    assert desk.put_aside(claim).stale == []
 
 
 def test_set_aside_after_a_try_keeps_why_and_is_journalled(desk: Desk) -> None:

@@ -16,6 +16,7 @@ from tests.support.desk import (
     NOW_MS,
     Desk,
     acks,
+    aside,
     burial,
     envelope,
     noted,
@@ -32,6 +33,7 @@ OF_A_CLAIM: dict[str, Settle] = {
     ),
     "release": lambda store, token, ids: store.release(token, ids),
     "bury": lambda store, token, ids: store.bury(token, burials(*ids)),
+    "set_aside": lambda store, token, ids: store.set_aside(token, [aside(name) for name in ids]),
 }
 OF_A_SHUNT: dict[str, Settle] = {
     "shunted": lambda store, token, ids: store.ack(acks(token, *ids), shunted=True),
@@ -97,7 +99,12 @@ def test_settle_after_the_lease_went_to_another_leaves_that_one_alone(
 
 @pytest.mark.parametrize(
     ("name", "state", "kind"),
-    [("retry", "retry", "retried"), ("release", "ready", ""), ("bury", "dead", "dead")],
+    [
+        ("retry", "retry", "retried"),
+        ("release", "ready", ""),
+        ("bury", "dead", "dead"),
+        ("set_aside", "retry", ""),
+    ],
 )
 def test_settle_of_a_marked_one_removes_it_as_cancelled(
     desk: Desk, name: str, state: str, kind: str
