@@ -8,7 +8,6 @@ from duebridge.admin.forecast import BUCKETS, ForecastBucket, backlogs, forecast
 from duebridge.admin.histogram import DueBucket
 from duebridge.admin.rates import Tally, rates, recent
 from duebridge.errors import ConfigError, EnvelopeError
-from duebridge.store.server.connection import Connection
 from tests.acceptance.desk_of_operator import (
     HOUR_MS,
     MINUTE_MS,
@@ -16,11 +15,6 @@ from tests.acceptance.desk_of_operator import (
     REMINDERS,
     OperatorsDesk,
 )
-
-
-@pytest.fixture
-def desk(connection: Connection) -> OperatorsDesk:
-    return OperatorsDesk(connection)
 
 
 def test_rates_count_what_the_journals_of_all_shards_have_by_kind(desk: OperatorsDesk) -> None:

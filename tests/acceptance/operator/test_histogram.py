@@ -7,13 +7,7 @@ import pytest
 
 from duebridge.admin.histogram import HORIZON_MS, DueBucket, due_histogram, edges
 from duebridge.errors import ConfigError, EnvelopeError
-from duebridge.store.server.connection import Connection
 from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
-
-
-@pytest.fixture
-def desk(connection: Connection) -> OperatorsDesk:
-    return OperatorsDesk(connection)
 
 
 def test_histogram_sums_the_shards_of_all_routes(desk: OperatorsDesk) -> None:

@@ -23,11 +23,6 @@ from tests.acceptance.site import memory_config
 COLD = {"cold_tier": {"path": "/nowhere", "horizon": "2h"}}
 
 
-@pytest.fixture
-def desk(connection: Connection) -> OperatorsDesk:
-    return OperatorsDesk(connection)
-
-
 def statuses(answers: list[Any]) -> list[str]:
     return [each.status for each in answers]
 

@@ -9,13 +9,7 @@ from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.due_window import DueWindow
-from duebridge.store.server.connection import Connection
 from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
-
-
-@pytest.fixture
-def desk(connection: Connection) -> OperatorsDesk:
-    return OperatorsDesk(connection)
 
 
 def ids(page: SearchPage) -> list[str]:

@@ -10,14 +10,8 @@ from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.journal import Journal
 from duebridge.store.registry import Registry
-from duebridge.store.server.connection import Connection
 from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 from tests.support.servers import wait_until
-
-
-@pytest.fixture
-def desk(connection: Connection) -> OperatorsDesk:
-    return OperatorsDesk(connection)
 
 
 def kinds(found: Timeline) -> list[str]:

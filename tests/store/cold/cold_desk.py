@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from duebridge.store.cold.notes import ColdNotes
-from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.desk import DAY_MS, NOW_MS, Desk, envelope
 
 DUE_MS = NOW_MS + 30 * DAY_MS
 
@@ -59,9 +59,3 @@ def sift(desk: Desk, *cold: str, floor: int, words: int = 128, lease: str = "") 
 
 def tombstones(desk: Desk) -> set[str]:
     return {name[1:].decode() for name in desk.snapshot()["memory"] if name[:1] == b"t"}
-
-
-def cold_desk(open_desk: Any) -> Desk:
-    desk: Desk = open_desk(cold_tier_ms=YEAR_MS)
-    begin(desk)
-    return desk

@@ -7,7 +7,6 @@ from duebridge.store.cold.notes import ColdNotes
 from tests.store.cold.cold_desk import (
     DUE_MS,
     Row,
-    cold_desk,
     copied,
     demoted,
     far,
@@ -15,15 +14,9 @@ from tests.store.cold.cold_desk import (
     sift,
     tombstones,
 )
-from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, YEAR_MS, Desk, acks, envelope, remembering
 
 FILTERED = pytest.mark.parametrize("is_filtered", [True, False], ids=["filter", "no filter"])
-
-
-@pytest.fixture
-def desk(open_desk: Opened) -> Desk:
-    return cold_desk(open_desk)
 
 
 def prepare(desk: Desk, is_filtered: bool) -> None:

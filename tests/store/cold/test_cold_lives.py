@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from duebridge.store.registry import Registry
-from tests.store.cold.cold_desk import Row, begin, cold_desk, demoted, far, hydrate
-from tests.store.conftest import Opened
+from tests.store.cold.cold_desk import Row, begin, demoted, far, hydrate
 from tests.support.desk import Desk, envelope
 from tests.support.servers import wait_until
 
@@ -17,11 +16,6 @@ def purge(desk: Desk) -> None:
 
 
 BEGIN_ANEW = pytest.mark.parametrize("end", [purge, Desk.delete], ids=["purged", "lost"])
-
-
-@pytest.fixture
-def desk(open_desk: Opened) -> Desk:
-    return cold_desk(open_desk)
 
 
 def cold_in_an_earlier_life(desk: Desk, end: Callable[[Desk], None]) -> Row:

@@ -7,6 +7,7 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes, Mark
+from tests.store.cold.cold_desk import sift
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
 
@@ -237,13 +238,6 @@ def test_note_of_a_hydrate_that_lost_its_lease_is_refused(desk: Desk) -> None:
     for note in (notes(desk).note_hydrating, notes(desk).note_hydrated):
         with desk.unchanged(), pytest.raises(StoreError, match="hydrate on two has it since"):
             note(NOW_MS + 3, "A")
-
-
-def sift(desk: Desk, *cold: str, floor: int) -> None:
-    """Rebuild the filter as a job does that found these ids in the files."""
-    desk.store.begin_sift(32, floor, "")
-    desk.store.mark(cold, None, "")
-    desk.store.end_sift(floor, "")
 
 
 def notes(desk: Desk) -> ColdNotes:

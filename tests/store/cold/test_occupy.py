@@ -1,18 +1,9 @@
 """One job at a time has the lease of a cold tier; others learn who has it."""
 
-import pytest
-
 from duebridge.store.wire.replies import OccupyReply
-from tests.store.cold.cold_desk import cold_desk
-from tests.store.conftest import Opened
 from tests.support.desk import NOW_MS, Desk
 
 LEASE_MS = 60_000
-
-
-@pytest.fixture
-def desk(open_desk: Opened) -> Desk:
-    return cold_desk(open_desk)
 
 
 def test_occupy_of_a_held_tier_changes_nothing_and_says_who_has_it(desk: Desk) -> None:

@@ -3,18 +3,12 @@
 import pytest
 
 from duebridge.errors import StoreError
-from tests.store.cold.cold_desk import cold_desk, sift
-from tests.store.conftest import Opened
+from tests.store.cold.cold_desk import sift
 from tests.support.desk import Desk
 
 IDS = 2000
 WORDS = 14 * IDS // 32
 MOST_FALSE = 0.03  # of 14 bits an id, up to four set in one word: 1.1 %
-
-
-@pytest.fixture
-def desk(open_desk: Opened) -> Desk:
-    return cold_desk(open_desk)
 
 
 def may_be_cold(desk: Desk, id: str) -> bool:
