@@ -15,17 +15,11 @@ from kafka import KafkaAdminClient
 
 from tests.support.checkout import ROOT
 from tests.support.contract.source_under_test import bodies, received, settled
-from tests.support.kafka.kafka_sources import CLIENTS, KafkaSources, open_member
+from tests.support.kafka.kafka_sources import KafkaSources, open_member
 from tests.support.servers import wait_until
 
 PARTS = 4
 WITHIN_S = 60
-
-
-@pytest.fixture(params=CLIENTS)
-def broker(kafka_bootstrap: str, request: pytest.FixtureRequest) -> Iterator[KafkaSources]:
-    with closing(KafkaSources(kafka_bootstrap, request.param)) as broker:
-        yield broker
 
 
 class Group:

@@ -1,7 +1,6 @@
 """What a Kafka source makes of records, with both clients, on the real broker."""
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -24,12 +23,6 @@ from tests.support.kafka.kafka_sources import CLIENTS, KafkaSources
 
 FOR_GOOD = {"retention.ms": "-1"}  # records of so old a time would be cut at any moment
 CODECS = {"gzip": has_gzip, "snappy": has_snappy, "lz4": has_lz4, "zstd": has_zstd}
-
-
-@pytest.fixture(params=CLIENTS)
-def broker(kafka_bootstrap: str, request: pytest.FixtureRequest) -> Iterator[KafkaSources]:
-    with closing(KafkaSources(kafka_bootstrap, request.param)) as broker:
-        yield broker
 
 
 def taken(broker: KafkaSources, topic: str, count: int) -> list[Arrival]:

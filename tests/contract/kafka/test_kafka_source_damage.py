@@ -1,6 +1,6 @@
 """Records that a client cannot read, and clients that fail: nothing blocks, nothing is passed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -16,13 +16,7 @@ from tests.support.contract.source_under_test import (
     received,
     settled,
 )
-from tests.support.kafka.kafka_sources import CLIENTS, KafkaSources
-
-
-@pytest.fixture(params=CLIENTS)
-def broker(kafka_bootstrap: str, request: pytest.FixtureRequest) -> Iterator[KafkaSources]:
-    with closing(KafkaSources(kafka_bootstrap, request.param)) as broker:
-        yield broker
+from tests.support.kafka.kafka_sources import KafkaSources
 
 
 class NoText(str):

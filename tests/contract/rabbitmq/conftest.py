@@ -1,10 +1,15 @@
-"""A RabbitMQ of the module's own, for what changes or stops a whole broker."""
+"""The real RabbitMQ, and one of the module's own for what changes or stops a whole broker."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
 
+import pika
 import pytest
 
+from duebridge.envelope import Target
 from tests.support.rabbitmq.own_rabbitmq import PrivateRabbit
+from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
 
 
 @pytest.fixture(scope="module")
@@ -15,3 +20,22 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateRabbit]:
         yield rabbit
     finally:
         rabbit.stop()
+
+
+@pytest.fixture
+def broker(rabbitmq_url: str) -> Iterator[RabbitBroker]:
+    with closing(RabbitBroker(rabbitmq_url)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def target(broker: RabbitBroker) -> Target:
+    target = broker.missing_target()
+    broker.create(target)
+    return target
+
+
+@pytest.fixture
+def channel(rabbitmq_url: str) -> Iterator[Any]:
+    with closing(pika.BlockingConnection(pika.URLParameters(rabbitmq_url))) as connection:
+        yield connection.channel()

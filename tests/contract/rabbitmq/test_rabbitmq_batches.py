@@ -21,22 +21,9 @@ CONFIRMED = Verdict.CONFIRMED
 
 
 @pytest.fixture
-def broker(rabbitmq_url: str) -> Iterator[RabbitBroker]:
-    with closing(RabbitBroker(rabbitmq_url)) as broker:
-        yield broker
-
-
-@pytest.fixture
 def publisher(broker: RabbitBroker) -> Iterator[RabbitPublisher]:
     with closing(broker.open(DEADLINE_S)) as publisher:
         yield publisher
-
-
-@pytest.fixture
-def target(broker: RabbitBroker) -> Target:
-    target = broker.missing_target()
-    broker.create(target)
-    return target
 
 
 def elsewhere(target: Target) -> Target:

@@ -28,19 +28,6 @@ CONFIRMED, INDETERMINATE = Verdict.CONFIRMED, Verdict.INDETERMINATE
 
 
 @pytest.fixture
-def broker(rabbitmq_url: str) -> Iterator[RabbitBroker]:
-    with closing(RabbitBroker(rabbitmq_url)) as broker:
-        yield broker
-
-
-@pytest.fixture
-def target(broker: RabbitBroker) -> Target:
-    target = broker.missing_target()
-    broker.create(target)
-    return target
-
-
-@pytest.fixture
 def proxy(rabbitmq_url: str) -> Iterator[Proxy]:
     with proxied(urlsplit(rabbitmq_url).port or 5672) as proxy:
         yield proxy

@@ -47,12 +47,6 @@ class Names:
 
 
 @pytest.fixture
-def channel(rabbitmq_url: str) -> Iterator[Any]:
-    with closing(pika.BlockingConnection(pika.URLParameters(rabbitmq_url))) as connection:
-        yield connection.channel()
-
-
-@pytest.fixture
 def names(channel: Any) -> Iterator[Names]:
     names = Names()
     yield names

@@ -16,13 +16,6 @@ Declare = Callable[..., str]
 
 
 @pytest.fixture
-def channel(rabbitmq_url: str) -> Iterator[Any]:
-    connection = pika.BlockingConnection(pika.URLParameters(rabbitmq_url))
-    yield connection.channel()
-    connection.close()
-
-
-@pytest.fixture
 def declare(channel: Any) -> Iterator[Declare]:
     """Declare queues, which are deleted at the end; without a name the server gives one."""
     declared: list[str] = []

@@ -71,12 +71,6 @@ LIKE_OURS = {name for name, (_, value) in FIELDS.items() if value is not None} |
 
 
 @pytest.fixture
-def channel(rabbitmq_url: str) -> Iterator[Any]:
-    with closing(pika.BlockingConnection(pika.URLParameters(rabbitmq_url))) as connection:
-        yield connection.channel()
-
-
-@pytest.fixture
 def make(channel: Any) -> Iterator[Callable[[], str]]:
     made: list[str] = []
 
