@@ -102,7 +102,11 @@ class Bridge:
 
     def pods(self) -> list[Object]:
         """Return the workers' pods that are not about to end."""
-        labels = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component=worker"
+        return self.pods_of("app.kubernetes.io/component=worker")
+
+    def pods_of(self, label: str) -> list[Object]:
+        """Return the release's pods with a label that are not about to end."""
+        labels = f"app.kubernetes.io/instance={self.name},{label}"
         found = self.kube.get("pods", "-l", labels)["items"]
         return [each for each in found if "deletionTimestamp" not in each["metadata"]]
 

@@ -77,10 +77,8 @@ def programs(bridge: Bridge) -> Programs:
 
 
 def pods_of(bridge: Bridge, intake: str) -> list[str]:
-    labels = f"app.kubernetes.io/instance={bridge.name},duebridge/intake={intake}"
-    found = bridge.kube.get("pods", "-l", labels)["items"]
-    living = [each["metadata"] for each in found if "deletionTimestamp" not in each["metadata"]]
-    return [str(each["name"]) for each in living]
+    found = bridge.pods_of(f"duebridge/intake={intake}")
+    return [str(each["metadata"]["name"]) for each in found]
 
 
 def accepted(bridge: Bridge, intake: str) -> float:

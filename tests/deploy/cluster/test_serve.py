@@ -83,10 +83,8 @@ def host(bridge: Bridge) -> str:
 
 
 def pods_of(bridge: Bridge) -> set[str]:
-    labels = f"app.kubernetes.io/instance={bridge.name},app.kubernetes.io/component=http"
-    found = bridge.kube.get("pods", "-l", labels)["items"]
-    living = [each["metadata"] for each in found if "deletionTimestamp" not in each["metadata"]]
-    return {str(each["name"]) for each in living}
+    found = bridge.pods_of("app.kubernetes.io/component=http")
+    return {str(each["metadata"]["name"]) for each in found}
 
 
 def test_posts_while_the_pods_are_replaced_lose_and_double_nothing(
