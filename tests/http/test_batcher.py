@@ -36,6 +36,23 @@ async def post(client: httpx.AsyncClient, many: int) -> list[int]:
     return [each.status_code for each in answers]
 
 
+def statuses_with(
+    site: Site, monkeypatch: pytest.MonkeyPatch, name: str, instead: Any
+) -> tuple[set[int], set[int]]:
+    """The statuses of posts while the batcher has something else by a name, and after."""
+
+    async def run() -> tuple[list[int], list[int]]:
+        transport = httpx.ASGITransport(build_app(site), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            with monkeypatch.context() as patched:
+                patched.setattr(batcher, name, instead)
+                during = await post(client, 8)
+            return during, await post(client, 8)
+
+    during, after = asyncio.run(run())
+    return set(during), set(after)
+
+
 @pytest.mark.parametrize("name", ["size_bytes", "schedule_batch"])
 def test_post_beside_a_defect_is_answered_and_so_is_the_next(
     name: str, site: Site, monkeypatch: pytest.MonkeyPatch
@@ -43,17 +60,7 @@ def test_post_beside_a_defect_is_answered_and_so_is_the_next(
     def broken(*_: Any) -> Any:
         raise RuntimeError("canary")
 
-    async def run() -> tuple[list[int], list[int]]:
-        transport = httpx.ASGITransport(build_app(site), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            with monkeypatch.context() as patched:
-                patched.setattr(batcher, name, broken)
-                during = await post(client, 8)
-            return during, await post(client, 8)
-
-    during, after = asyncio.run(run())
-    assert set(during) == {500}
-    assert set(after) == {201}
+    assert statuses_with(site, monkeypatch, name, broken) == ({500}, {201})
 
 
 def test_post_whose_receipt_is_missing_is_answered(
@@ -64,15 +71,7 @@ def test_post_whose_receipt_is_missing_is_answered(
     async def one_short(*given: Any) -> Any:
         return (await whole(*given))[:-1]
 
-    async def run() -> tuple[list[int], list[int]]:
-        transport = httpx.ASGITransport(build_app(site), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            with monkeypatch.context() as patched:
-                patched.setattr(batcher, "schedule_batch", one_short)
-                during = await post(client, 8)
-            return during, await post(client, 8)
-
-    during, after = asyncio.run(run())
+    during, after = statuses_with(site, monkeypatch, "schedule_batch", one_short)
     assert 500 in during
-    assert set(during) <= {201, 500}
-    assert set(after) == {201}
+    assert during <= {201, 500}
+    assert after == {201}
