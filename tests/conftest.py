@@ -5,6 +5,7 @@ Also certificates, and a Kafka that wants them.
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.checkout import ROOT, missing
 from tests.support.kafka import own_kafka
+from tests.support.redis.redis_node import RedisNode, server
 
 # How fast a machine draws examples is no property of the code.
 settings.register_profile("duebridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,6 +37,15 @@ def service() -> Callable[[str, str], str]:
 @pytest.fixture(scope="session")
 def redis_url(service: Callable[[str, str], str]) -> str:
     return service("redis", "url")
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisNode]:
+    """A Redis of the test's own that keeps what it answered: to kill, to freeze and to fill."""
+    node = server(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always")
+    node.start()
+    yield node
+    node.kill()
 
 
 @pytest.fixture(scope="session")

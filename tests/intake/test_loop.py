@@ -1,7 +1,6 @@
 """The loop: a message is settled once the store, or the dead-letter target, has it."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -13,7 +12,7 @@ from duebridge.envelope import Target
 from duebridge.ports.source import Arrival
 from duebridge.store.wire.transitions import Ack
 from tests.intake.entrance import LOG, Entrance, numbered, placed, queued
-from tests.support.redis.redis_node import RedisNode, server
+from tests.support.redis.redis_node import RedisNode
 from tests.support.servers import wait_until
 
 Opened = Callable[..., Entrance]
@@ -260,16 +259,8 @@ def test_routes_of_a_changed_file_reach_the_next_batch(entrance: Entrance) -> No
     assert entrance.ids("t") == ["b"]
 
 
-@pytest.fixture
-def own_redis(tmp_path: Path):
-    node = server(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always")
-    node.start()
-    yield node
-    node.kill()
-
-
 def test_store_that_is_away_keeps_the_batch_and_takes_nothing_more(own_redis: RedisNode) -> None:
-    entrance = Entrance(f"redis://127.0.0.1:{own_redis.port}/0")
+    entrance = Entrance(own_redis.url)
     entrance.take(queued("a"))
     own_redis.kill()
 
@@ -289,7 +280,7 @@ def test_store_that_is_slow_keeps_the_place_in_the_group_and_loses_nothing(
     own_redis: RedisNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duebridge.intake.intake.KEEP_ALIVE_S", 0.01)
-    entrance = Entrance(f"redis://127.0.0.1:{own_redis.port}/0")
+    entrance = Entrance(own_redis.url)
     entrance.take(queued("a"))
     own_redis.ask("CLIENT", "PAUSE", 60_000, "WRITE")
     kept_alive: list[None] = []
@@ -306,7 +297,7 @@ def test_store_that_is_slow_keeps_the_place_in_the_group_and_loses_nothing(
 
 
 def test_store_that_is_full_slows_the_intake_and_loses_nothing(own_redis: RedisNode) -> None:
-    entrance = Entrance(f"redis://127.0.0.1:{own_redis.port}/0")
+    entrance = Entrance(own_redis.url)
     entrance.take(queued("a"))
     own_redis.ask("CONFIG", "SET", "maxmemory", "1")
 

@@ -1,7 +1,6 @@
 """Errors that nobody expects, at any place of the loop: no message is passed, and none is stuck."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from duebridge.headers import ERROR_CHARACTERS
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.ports.source import Arrival
 from tests.intake.entrance import LOG, Entrance, placed, queued
-from tests.support.redis.redis_node import server
+from tests.support.redis.redis_node import RedisNode
 
 LOOP = "duebridge.intake.intake"
 
@@ -122,21 +121,18 @@ def test_error_before_a_rejected_letter_is_kept_loses_nothing(
     assert [each.id.partition("~")[0] for each in entrance.dead()] == ["a", "b"]
 
 
-def test_letters_that_are_held_are_said_once_the_store_is_back(tmp_path: Path) -> None:
-    node = server(tmp_path / "redis", "--appendonly", "yes")
-    node.start()
-    entrance = Entrance(f"redis://127.0.0.1:{node.port}/0")
+def test_letters_that_are_held_are_said_once_the_store_is_back(own_redis: RedisNode) -> None:
+    entrance = Entrance(own_redis.url)
     failed = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "E", "no topic")
     entrance.publisher.script(lambda _: failed)
     entrance.take()
-    node.kill()
+    own_redis.kill()
     assert entrance.take(queued("a", x_delay="soon"), queued("b")) == 0
     assert "dead letters" not in entrance.loop.record().error
 
-    node.start()
+    own_redis.start()
     assert entrance.loop.run_once() == 0
     assert entrance.loop.record().error == "1 dead letters target_failed: E: no topic"
-    node.kill()
 
 
 def test_letter_of_a_stream_that_another_process_has_sent_is_not_sent_again(

@@ -3,26 +3,13 @@
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.command import Command
-from tests.support.redis.redis_node import RedisNode, server
+from tests.support.redis.redis_node import RedisNode
 
 AWAY = "; waiting for the store"
-KEPT = ("--appendonly", "yes", "--appendfsync", "always")
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[RedisNode]:
-    """A server that a test kills and starts again with what it kept."""
-    made = server(tmp_path / "redis", *KEPT)
-    made.start()
-    yield made
-    made.kill()
 
 
 def send(duebridge: Command, route: str, name: str) -> None:
@@ -80,17 +67,17 @@ def test_events_follow_whose_reader_left_ends_quietly(duebridge: Command) -> Non
 
 
 def test_events_follow_over_two_restarts_prints_each_event_once(
-    node: RedisNode, tmp_path: Path
+    own_redis: RedisNode, tmp_path: Path
 ) -> None:
-    duebridge = Command(tmp_path, f"redis://127.0.0.1:{node.port}/0")
+    duebridge = Command(tmp_path, own_redis.url)
     send(duebridge, "reminders", "first")
     process = duebridge.start("events", "--follow", "--output", "json")
     assert process.stderr is not None
     ids = [next_event(process)["id"]]
     for each in ("second", "third"):
-        node.kill()
+        own_redis.kill()
         assert process.stderr.readline().decode().endswith(f"{AWAY}\n")
-        node.start()
+        own_redis.start()
         send(duebridge, "invoices", each)
         ids.append(next_event(process)["id"])
     assert ids == ["first", "second", "third"]

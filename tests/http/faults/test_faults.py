@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from tests.http.faults.posting import ORDERS, posting
-from tests.support.redis.redis_node import RedisNode, server
+from tests.support.redis.redis_node import RedisNode
 from tests.support.servers import listens, wait_until
 from tests.support.serving import NDJSON, SECRETS, Served, serving
 
@@ -22,36 +22,27 @@ CONNECTED = ("01", "08")  # in /proc/net/tcp: established; also left by the clie
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[RedisNode]:
-    """A Redis of the test's own, which it freezes and kills."""
-    store = server(tmp_path / "store", "--appendonly", "yes", "--appendfsync", "always")
-    store.start()
-    yield store
-    store.kill()
-
-
-@pytest.fixture
-def alone(store: RedisNode, tmp_path: Path) -> Iterator[Served]:
+def alone(own_redis: RedisNode, tmp_path: Path) -> Iterator[Served]:
     """A server on that store."""
-    with serving(tmp_path / "alone", f"redis://127.0.0.1:{store.port}") as served:
+    with serving(tmp_path / "alone", f"redis://127.0.0.1:{own_redis.port}") as served:
         yield served
 
 
 @pytest.mark.parametrize("fault", ["freeze", "kill"])
 def test_store_that_fails_loses_nothing_and_stores_nothing_twice(
-    alone: Served, store: RedisNode, fault: str
+    alone: Served, own_redis: RedisNode, fault: str
 ) -> None:
     with posting(alone, at_least=400) as posted:
         wait_until(lambda: len(posted.answers) > 20, "some answers")
         if fault == "kill":
-            store.kill()
+            own_redis.kill()
         else:
-            store.freeze()
+            own_redis.freeze()
         wait_until(lambda: posted.with_status(503), "a 503")
         if fault == "kill":
-            store.start()
+            own_redis.start()
         else:
-            store.resume()
+            own_redis.resume()
     assert alone.bodies() == sorted(posted.names), "0 lost, nothing twice"
     away = posted.with_status(503)[0]
     assert int(away.headers["retry-after"]) >= 1
@@ -61,10 +52,10 @@ def test_store_that_fails_loses_nothing_and_stores_nothing_twice(
     assert receipts == alone.stored().keys()
 
 
-def test_store_that_is_away_is_said_by_every_operation(alone: Served, store: RedisNode) -> None:
+def test_store_that_is_away_is_said_by_every_operation(alone: Served, own_redis: RedisNode) -> None:
     with alone.client() as client:
         client.post(ORDERS, json={"id": "a", "body": "x", "delay": "1h"})
-        store.kill()
+        own_redis.kill()
         assert client.get("/livez").status_code == 200
         assert client.get("/readyz").status_code == 503
         calls: list[tuple[str, str, dict[str, Any]]] = [
@@ -80,15 +71,15 @@ def test_store_that_is_away_is_said_by_every_operation(alone: Served, store: Red
         for answer in (each.result() for each in asked):
             assert (answer.status_code, answer.json()["title"]) == (503, "The delay store is away")
             assert "retry-after" in answer.headers
-        store.start()
+        own_redis.start()
         wait_until(lambda: client.get("/readyz").status_code == 200, "the store")
         assert client.get(f"{ORDERS}/a").status_code == 200
 
 
 def test_log_of_a_store_that_is_away_has_neither_ids_nor_bodies(
-    alone: Served, store: RedisNode
+    alone: Served, own_redis: RedisNode
 ) -> None:
-    store.kill()
+    own_redis.kill()
     with alone.client() as client:
         whole = {"id": "canary-id", "body": "canary-body", "delay": "1h"}
         assert client.post(ORDERS, json=whole).status_code == 503
@@ -104,12 +95,12 @@ def test_log_of_a_store_that_is_away_has_neither_ids_nor_bodies(
 
 
 def test_store_that_goes_away_in_a_stream_is_said_line_by_line(
-    alone: Served, store: RedisNode
+    alone: Served, own_redis: RedisNode
 ) -> None:
     def lines() -> Iterator[bytes]:
         yield b'{"id": "first", "body": "x", "delay": "1h"}\n'
         wait_until(lambda: "first" in alone.stored(), "the first line")
-        store.kill()
+        own_redis.kill()
         for name in ("second", "third"):
             yield json.dumps({"id": name, "body": "x", "delay": "1h"}).encode() + b"\n"
 
@@ -125,9 +116,9 @@ def test_store_that_goes_away_in_a_stream_is_said_line_by_line(
 
 
 def test_store_that_is_full_is_said_with_when_to_come_again(
-    alone: Served, store: RedisNode
+    alone: Served, own_redis: RedisNode
 ) -> None:
-    with redis.Redis(port=store.port) as admin, alone.client() as client:
+    with redis.Redis(port=own_redis.port) as admin, alone.client() as client:
         given = {"body": "x", "delay": "1h"}
         assert client.post(ORDERS, json=given).status_code == 201
         admin.config_set("maxmemory", 1)
@@ -138,18 +129,18 @@ def test_store_that_is_full_is_said_with_when_to_come_again(
         assert client.post(ORDERS, json=given).status_code == 201
 
 
-def test_sigterm_answers_what_is_in_hand(alone: Served, store: RedisNode) -> None:
+def test_sigterm_answers_what_is_in_hand(alone: Served, own_redis: RedisNode) -> None:
     names = [f"n-{number}" for number in range(20)]
     with alone.client() as client:
         client.post(ORDERS, json={"id": "opened", "body": "x", "delay": "1h"})
     with opened(alone, len(names)) as connections:
-        store.freeze()
+        own_redis.freeze()
         for connection, name in zip(connections, names, strict=True):
             connection.sendall(request(ORDERS, id=name))
         wait_until(lambda: is_read(alone, len(names)), "the requests")
         alone.process.terminate()
         wait_until(lambda: not listens(alone.port), "the end of listening")
-        store.resume()
+        own_redis.resume()
         assert {status(each) for each in connections} == {201}
     assert alone.process.wait(30) == 0
     assert alone.stored().keys() == {"opened", *names}
@@ -205,7 +196,7 @@ def test_metrics_have_no_second_series_of_when_a_counter_began(alone: Served) ->
     assert "_created" not in text
 
 
-def test_posts_that_arrive_together_share_a_call(alone: Served, store: RedisNode) -> None:
+def test_posts_that_arrive_together_share_a_call(alone: Served, own_redis: RedisNode) -> None:
     path, many = "/v1/routes/small/envelopes", 40
 
     def calls() -> float:
@@ -218,11 +209,11 @@ def test_posts_that_arrive_together_share_a_call(alone: Served, store: RedisNode
         assert status(first) == 201
     before = calls()
     with opened(alone, many) as connections:
-        store.freeze()
+        own_redis.freeze()
         for connection in connections:
             connection.sendall(request(path))
         wait_until(lambda: is_read(alone, many), "the requests")
-        store.resume()
+        own_redis.resume()
         assert {status(each) for each in connections} == {201}
     assert len(alone.stored("small")) == many + 1
     assert calls() - before <= 10, "one call was on its way, and the next has what came meanwhile"

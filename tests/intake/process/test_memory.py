@@ -10,7 +10,7 @@ import pytest
 
 from tests.intake.origin import Origin
 from tests.support.checkout import ROOT
-from tests.support.redis.redis_node import server
+from tests.support.redis.redis_node import RedisNode
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -23,27 +23,22 @@ MOST_STILL_S = 10.0
 
 @pytest.mark.parametrize("origin", ["classic", "kafka-python", "librdkafka"], indirect=True)
 def test_take_in_from_a_producer_that_is_faster_than_the_store_keeps_memory_flat(
-    origin: Origin, tmp_path: Path
+    origin: Origin, tmp_path: Path, own_redis: RedisNode
 ) -> None:
     origin.broker.send(origin.name, [os.urandom(BODY_BYTES) for _ in range(COUNT)])
-    redis = server(tmp_path / "redis", "--appendonly", "yes")
-    redis.start()
-    try:
-        target = {"target": {"broker": "box", "topic": "t"}}
-        config = {
-            "version": 1,
-            "store": {"url": f"redis://127.0.0.1:{redis.port}/0"},
-            "brokers": {"it": origin.settings, "box": {"type": "memory"}},
-            "routes": {"r": {**target, "dead_letter": {"broker": "box", "topic": "dead"}}},
-            "intakes": {"in": {"source": {"broker": "it", **origin.source}, "route": "r"}},
-        }
-        path = tmp_path / "duebridge.yaml"
-        path.write_text(json.dumps(config))
-        program = [sys.executable, "-m", "tests.intake.process.intake_hoarder"]
-        command = [*program, str(path), str(TAKEN_IN), str(CALL_S)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    finally:
-        redis.kill()
+    target = {"target": {"broker": "box", "topic": "t"}}
+    config = {
+        "version": 1,
+        "store": {"url": own_redis.url},
+        "brokers": {"it": origin.settings, "box": {"type": "memory"}},
+        "routes": {"r": {**target, "dead_letter": {"broker": "box", "topic": "dead"}}},
+        "intakes": {"in": {"source": {"broker": "it", **origin.source}, "route": "r"}},
+    }
+    path = tmp_path / "duebridge.yaml"
+    path.write_text(json.dumps(config))
+    program = [sys.executable, "-m", "tests.intake.process.intake_hoarder"]
+    command = [*program, str(path), str(TAKEN_IN), str(CALL_S)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     grown_mib, still_s = map(float, done.stdout.splitlines()[-1].split())
     assert grown_mib < MOST_MIB, done.stdout

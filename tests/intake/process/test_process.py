@@ -16,7 +16,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.server.connection import open_connection
 from duebridge.store.wire.poll import Poll
 from tests.support.checkout import ROOT
-from tests.support.redis.redis_node import RedisNode, server
+from tests.support.redis.redis_node import RedisNode
 from tests.support.servers import wait_until
 
 SEEDED = Path(__file__).with_name("seeded_run.py")
@@ -90,14 +90,6 @@ def program(tmp_path: Path, redis_url: str) -> Program:
     return Program(tmp_path, redis_url)
 
 
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[RedisNode]:
-    node = server(tmp_path / "redis", "--appendonly", "yes")
-    node.start()
-    yield node
-    node.kill()
-
-
 def test_stop_settles_what_is_in_hand_and_exits_0(program: Program) -> None:
     with program.running(20_000) as process:
         assert settled(process, 1) >= 1
@@ -134,7 +126,7 @@ def test_run_delivers_what_its_intakes_take_in(program: Program) -> None:
 def test_stop_while_the_store_is_away_ends_in_time_and_settles_nothing(
     tmp_path: Path, own_redis: RedisNode
 ) -> None:
-    program = Program(tmp_path, f"redis://127.0.0.1:{own_redis.port}/0")
+    program = Program(tmp_path, own_redis.url)
     with program.running(20_000, "--only", "intake:in") as process:
         settled(process, 1)
         own_redis.kill()

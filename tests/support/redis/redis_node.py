@@ -30,6 +30,11 @@ class RedisNode:
         self._words += [*words, "--port", str(port), "--bind", *ADDRESSES, "--dir", str(home)]
         self.process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def url(self) -> str:
+        """The URL of its first database, without a login."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
     def start(self) -> None:
         """Start it (again, with what its directory holds) and wait until it listens."""
         with (self.home / "server.log").open("ab") as log:
