@@ -80,16 +80,25 @@ def listens(port: int) -> bool:
 @contextmanager
 def redis_cluster(home: Path) -> Iterator[str]:
     """Run a Cluster of one node that owns every slot, and give its URL."""
-    bus = str(free_port())
-    with redis_server(home, "--cluster-enabled", "yes", "--cluster-port", bus) as port:
-        with redis.Redis(port=port) as node:
-            node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-
-            def is_ok() -> bool:
-                return node.execute_command("CLUSTER INFO")["cluster_state"] == "ok"
-
-            wait_until(is_ok, "the Cluster to be ok")
+    with redis_server(home, *of_a_cluster()) as port:
+        take_every_slot(port)
         yield f"redis+cluster://127.0.0.1:{port}"
+
+
+def of_a_cluster() -> list[str]:
+    """Return the options of a server that may be a node of a Cluster."""
+    return ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
+
+
+def take_every_slot(port: int) -> None:
+    """Make a server a Cluster of one node, and return once it is ok."""
+    with redis.Redis(port=port) as node:
+        node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+
+        def is_ok() -> bool:
+            return node.execute_command("CLUSTER INFO")["cluster_state"] == "ok"
+
+        wait_until(is_ok, "the Cluster to be ok")
 
 
 AT_ONCE = ("--repl-diskless-sync-delay", "0")  # a copy waits five seconds for others to join

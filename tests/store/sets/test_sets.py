@@ -25,7 +25,14 @@ from tests.store.conftest import NO_FAILOVER_MS
 from tests.support.certificates import Certificates
 from tests.support.redis.redis_node import RedisNode, server
 from tests.support.redis.redis_sets import NAME, SentinelSet, sentinel_set
-from tests.support.servers import free_port, redis_server, silent_listener, wait_until
+from tests.support.servers import (
+    free_port,
+    of_a_cluster,
+    redis_server,
+    silent_listener,
+    take_every_slot,
+    wait_until,
+)
 
 SECRET, SENTINELS_SECRET = "canary-p@ss", "canary/sentinels"
 OpenAt = Callable[..., Connection]
@@ -191,16 +198,10 @@ def test_set_over_tls_speaks_tls_to_sentinels_and_master(
 def test_cluster_over_tls_is_opened_by_the_seed_that_answers(
     certificates: Certificates, tmp_path: Path, open_at: OpenAt
 ) -> None:
-    port, bus = free_port(), str(free_port())
-    words = ["--cluster-enabled", "yes", "--cluster-port", bus, "--tls-cluster", "yes"]
-    with (
-        redis_server(tmp_path, *words, *tls_words(certificates, port)) as plain,
-        redis.Redis(port=plain) as node,
-    ):
-        node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        wait_until(
-            lambda: node.execute_command("CLUSTER INFO")["cluster_state"] == "ok", "the Cluster"
-        )
+    port = free_port()
+    words = [*of_a_cluster(), "--tls-cluster", "yes", *tls_words(certificates, port)]
+    with redis_server(tmp_path, *words) as plain:
+        take_every_slot(plain)
         url = f"rediss+cluster://127.0.0.1:{free_port()},127.0.0.1:{port}"
         options = f"?ssl_ca_certs={certificates.ca}&ssl_check_hostname=no"
         assert shard_of(open_at(url + options)).next().pending == 0

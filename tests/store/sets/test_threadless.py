@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from structlog.testing import capture_logs
 
 from duebridge.errors import StoreUnavailable
@@ -22,7 +21,7 @@ from duebridge.store.wakeup import WakeListener
 from tests.support.desk import DAY_MS, envelope
 from tests.support.redis.redis_node import RedisNode, server
 from tests.support.redis.redis_sets import sentinel_set
-from tests.support.servers import free_port, wait_until
+from tests.support.servers import of_a_cluster, take_every_slot, wait_until
 
 OpenAt = Callable[..., Connection]
 ERRORS = [RuntimeError("can't start new thread"), MemoryError()]
@@ -121,21 +120,13 @@ def test_sentinels_are_asked_on_after_asking_raised(
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[RedisNode]:
     """A Cluster of one node, which a test may freeze."""
-    bus = str(free_port())
-    node = server(tmp_path, "--cluster-enabled", "yes", "--cluster-port", bus)
+    node = server(tmp_path, *of_a_cluster())
     node.start()
     try:
-        node.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        wait_until(lambda: b"cluster_state:ok" in state_of(node), "the Cluster")
+        take_every_slot(node.port)
         yield node
     finally:
         node.kill()
-
-
-def state_of(node: RedisNode) -> bytes:
-    with redis.Redis(port=node.port) as client:
-        client.response_callbacks.clear()
-        return bytes(client.execute_command("CLUSTER INFO"))
 
 
 @BY_ERROR

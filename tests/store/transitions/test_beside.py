@@ -86,19 +86,14 @@ def test_replacements_of_one_batch_leave_only_the_last(desk: Desk) -> None:
     desk.check()
 
 
-def test_replacement_after_the_delivery_takes_the_id_and_ends_what_is_beside(desk: Desk) -> None:
-    line = Line(desk)
-    line.send("1")
-    desk.clock.advance(1000)
-    claim = desk.claim_all()
-    line.send("2")
-    desk.store.ack(acks(claim.token, "a"))
+def test_replacement_after_the_delivery_takes_the_id_and_ends_what_is_beside(line: Line) -> None:
+    line.desk.store.ack(acks(line.token, "a"))
 
     assert line.send("3") == ["accepted"]
     assert line.waiting() == {"a": b"3"}
-    assert desk.journal()[-2:] == [("accepted", ["a"]), ("cancelled", ["a~2"])]
+    assert line.desk.journal()[-2:] == [("accepted", ["a"]), ("cancelled", ["a~2"])]
     assert line.send("4") == ["replaced"]
-    desk.check()
+    line.desk.check()
 
 
 def test_replacement_of_what_failed_takes_the_id_and_ends_what_is_beside(desk: Desk) -> None:
@@ -136,19 +131,14 @@ def test_cancel_reaches_what_is_on_its_way_and_what_is_beside(line: Line) -> Non
     line.desk.check()
 
 
-def test_cancel_after_the_delivery_reaches_what_is_beside(desk: Desk) -> None:
-    line = Line(desk)
-    line.send("1")
-    desk.clock.advance(1000)
-    claim = desk.claim_all()
-    line.send("2")
-    desk.store.ack(acks(claim.token, "a"))
+def test_cancel_after_the_delivery_reaches_what_is_beside(line: Line) -> None:
+    line.desk.store.ack(acks(line.token, "a"))
 
-    assert desk.store.cancel("a") == "cancelled"
+    assert line.desk.store.cancel("a") == "cancelled"
     assert line.waiting() == {}
-    assert desk.store.cancel("a") == "unknown"
+    assert line.desk.store.cancel("a") == "unknown"
     assert line.send("3") == ["accepted"]
-    desk.check()
+    line.desk.check()
 
 
 def test_cancel_while_what_is_beside_is_on_its_way_marks_it(line: Line) -> None:
@@ -229,17 +219,12 @@ def test_replacement_of_what_failed_ends_all_that_is_beside(line: Line) -> None:
     line.desk.check()
 
 
-def test_second_replacement_of_an_unsure_dead_letter_is_not_lost(desk: Desk) -> None:
-    line = Line(desk)
-    line.send("1")
-    desk.clock.advance(1000)
-    claim = desk.claim_all()
-    line.send("2")
-    desk.store.bury(claim.token, [burial("a", unsure=True)])
+def test_second_replacement_of_an_unsure_dead_letter_is_not_lost(line: Line) -> None:
+    line.desk.store.bury(line.token, [burial("a", unsure=True)])
 
     assert line.send("3", "4") == ["replaced", "replaced"]
     assert line.waiting() == {"a": b"3", "a~2": b"4"}
-    desk.check()
+    line.desk.check()
 
 
 def test_replacement_of_what_is_beside_is_known_until_a_week_after_its_own_due(line: Line) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import redis
 
 from tests.support.redis.redis_node import HOST, RedisNode, server
-from tests.support.servers import free_port, wait_until
+from tests.support.servers import free_port, of_a_cluster, wait_until
 
 NAME = "duebridge"  # the service that the Sentinels watch
 SLOTS = 16384
@@ -283,8 +283,8 @@ def redis_cluster_of_six(
 
 def cluster_words(timeout_ms: int) -> list[str]:
     """Return the options that make a server a node of a Cluster."""
-    words = ["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]
-    words += ["--cluster-port", str(free_port()), "--cluster-node-timeout", str(timeout_ms)]
+    words = [*of_a_cluster(), "--cluster-config-file", "nodes.conf"]
+    words += ["--cluster-node-timeout", str(timeout_ms)]
     return [*words, "--cluster-require-full-coverage", "no"]  # else all wait for a part's failover
 
 
