@@ -1,4 +1,4 @@
-"""Kafka over TLS: who may publish, and what is said to whom may not."""
+"""Kafka over TLS: who may publish and take in, and what is said to whom may not."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,17 +16,21 @@ from duebridge.config.broker_access import open_publishers
 from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
 from duebridge.envelope import Target
+from duebridge.errors import ConfigError
 from duebridge.ports.checks import Destination, Severity
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge.ports.source import Source, SourcePlan
 from duebridge_connectors.kafka import open_publisher
 from duebridge_connectors.kafka.broker import KAFKA
 from tests.support import tokens
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 from tests.support.command import embedded_command
 from tests.support.contract.broker_under_test import delivery, ids, verdicts
+from tests.support.contract.source_under_test import WITHIN_S, Memory, bodies, settled
 from tests.support.documented import documented
 from tests.support.kafka.acls import acls_of
 from tests.support.kafka.kafka_broker import KafkaBroker
+from tests.support.kafka.kafka_sources import KafkaSources
 from tests.support.kafka.own_kafka import PASSWORD, USER, SecureKafka, secure_node
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
@@ -279,6 +283,64 @@ def test_printed_acls_deliver_and_check_the_topics_and_nothing_else(
     failed = [each.place for each in found if each.severity is Severity.FAILURE]
     assert failed == [f"routes.{other.topic}"]
     assert any("max.message.bytes" in each.found for each in found)
+
+
+def opened_source(settings: Any, topic: str, group: str) -> Source:
+    plan = SourcePlan("i", "orders", {"topic": topic, "group": group})
+    return KAFKA.open_source(settings, plan, Memory())
+
+
+def source_refusal(source: Source) -> str:
+    with closing(source), pytest.raises(ConfigError) as refused:
+        source.receive(WITHIN_S)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_printed_acls_take_in_from_the_topic_and_group_and_from_no_other(
+    client: str,
+    secure_kafka: SecureKafka,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    found = documented(BY_PASSWORD, certificates, f"localhost:{secure_kafka.sasl}")["orders"]
+    settings: Any = {**resolve_at("", found), "client": client}
+    with closing(KafkaSources(f"127.0.0.1:{secure_kafka.open}", client)) as broker:
+        own, other = broker.create(), broker.create()
+        broker.send(own, [b"for us"])
+        plan = SourcePlan("i", "orders", {"topic": own, "group": f"group-of-{own}"})
+        commands = KAFKA.source_permissions(settings, [plan])
+        strangers = {**settings, "options": {"sasl.username": "another"}}
+        foreign = SourcePlan("i", "orders", {"topic": other, "group": "others"})
+        commands += KAFKA.source_permissions(strangers, [foreign])
+        with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secure_kafka.open}")) as admin:
+            admin.create_acls([acl for line in commands for acl in acls_of(line)])
+
+        def is_closed() -> bool:
+            findings = KAFKA.examine_source("p", settings, foreign, 15)
+            return {each.severity for each in findings} == {Severity.FAILURE}
+
+        wait_until(is_closed, "the ACLs to hold", 20)
+        (fine,) = KAFKA.examine_source("p", settings, plan, 15)
+        assert fine.severity is Severity.OK
+        with closing(opened_source(settings, own, f"group-of-{own}")) as source:
+            assert bodies(settled(source, 1)) == [b"for us"]
+        assert "TOPIC_AUTHORIZATION_FAILED" in normal(
+            source_refusal(opened_source(settings, other, "any"))
+        )
+        assert "GROUP_AUTHORIZATION_FAILED" in normal(
+            source_refusal(opened_source(settings, own, "others"))
+        )
+
+
+def normal(text: str) -> str:
+    """Return librdkafka's names for kafka-python's."""
+    for kind in ("Topic", "Group"):
+        text = text.replace(
+            f"{kind}AuthorizationFailedError", f"{kind.upper()}_AUTHORIZATION_FAILED"
+        )
+    return text
 
 
 def change_password(port: int, password: str) -> None:

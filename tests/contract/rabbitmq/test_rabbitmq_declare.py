@@ -1,7 +1,5 @@
-"""What an intake declares on RabbitMQ, what its check says, and the rights that both need."""
+"""What an intake declares on RabbitMQ, and what its check says."""
 
-import secrets
-import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -12,38 +10,11 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import Finding, Severity
-from duebridge.ports.publisher import BrokerUnavailable, Delivery, Verdict
-from duebridge.ports.source import SourcePlan
+from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.rabbitmq.broker import RABBITMQ
-from tests.support.contract.source_under_test import Memory, bodies, gathered, is_quiet, received
-from tests.support.rabbitmq.own_rabbitmq import PrivateRabbit
+from tests.contract.rabbitmq.declaring import Names, examined, failures
+from tests.support.contract.source_under_test import Memory, gathered, is_quiet
 from tests.support.servers import free_port
-
-DEADLINE_S = 10.0
-DELAYED = pika.BasicProperties(headers={"x-delay": 5000})
-
-
-class Names:
-    """An intake of its own: its exchange, queue and dead-letter queue."""
-
-    def __init__(self) -> None:
-        end = secrets.token_hex(6)
-        self.exchange, self.queue = f"delayed-{end}", f"delayed.intake-{end}"
-        self.letters = f"delayed.dead-{end}"
-
-    def plan(self, kind: str = "direct", **changes: Any) -> SourcePlan:
-        given: dict[str, Any] = {
-            "source": {"queue": self.queue},
-            "declare": {"exchange": self.exchange, "type": kind},
-            "dead_letter": Target("billing", exchange="", routing_key=self.letters),
-        }
-        return SourcePlan("from-plugin", "billing", **{**given, **changes})
-
-    def delete(self, channel: Any) -> None:
-        channel.exchange_delete(self.exchange)
-        channel.exchange_delete(f"{self.exchange}.due")
-        channel.queue_delete(self.queue)
-        channel.queue_delete(self.letters)
 
 
 @pytest.fixture
@@ -53,16 +24,8 @@ def names(channel: Any) -> Iterator[Names]:
     names.delete(channel)
 
 
-def failures(found: list[Finding]) -> list[str]:
-    return [each.found for each in found if each.severity is Severity.FAILURE]
-
-
 def warnings(found: list[Finding]) -> list[str]:
     return [each.found for each in found if each.severity is Severity.WARNING]
-
-
-def examined(url: str, plan: SourcePlan) -> list[Finding]:
-    return RABBITMQ.examine_source("intakes.from-plugin", {"url": url}, plan, DEADLINE_S)
 
 
 def test_declare_sends_what_is_delayed_to_the_intake_and_the_rest_on(
@@ -163,50 +126,3 @@ def test_targets_of_an_intake_are_queues_and_the_exchange_of_what_is_due() -> No
     assert RABBITMQ.named_target("b", "q") == Target("b", exchange="", routing_key="q")
     due = RABBITMQ.due_target("b", {"exchange": "delayed"})
     assert due == Target("b", exchange="delayed.due", routing_key="*")
-
-
-# The least rights, on a broker of our own: users are the whole broker's.
-
-
-def test_printed_permissions_declare_and_take_in_and_nothing_else(rabbit: PrivateRabbit) -> None:
-    names = Names()
-    plan = names.plan()
-    rabbit.control("add_user", "least", "secret")
-    settings = {"url": rabbit.url.replace("guest:guest", "least:secret")}
-    lines = RABBITMQ.source_permissions(settings, [plan])
-    take_in, declare = (shlex.split(line.removeprefix("# ")) for line in (lines[1], lines[3]))
-    rabbit.control(*take_in[1:])
-    with pytest.raises(ConfigError, match="may not declare"):
-        RABBITMQ.declare_source(settings, plan)
-    rabbit.control(*declare[1:])
-    RABBITMQ.declare_source(settings, plan)
-    rabbit.control(*take_in[1:])
-    send(rabbit.url, names)
-    with closing(RABBITMQ.open_source(settings, plan, Memory())) as source:
-        batch = received(source)
-        assert bodies(batch) == [b"body"]
-        while source.lag() is None:
-            source.keep_alive()
-        source.settle(batch)
-    assert failures(examined(settings["url"], plan)) == []
-    letter, due = plan.dead_letter, batch[0].onward
-    assert letter is not None
-    assert due is not None
-    with closing(RABBITMQ.open_publisher(settings, DEADLINE_S)) as publisher:
-        sent = [Delivery("a", letter, b"letter"), Delivery("b", due, b"due")]
-        verdicts = [outcome.verdict for outcome in publisher.publish(sent)]
-    assert verdicts == [Verdict.CONFIRMED, Verdict.TARGET_FAILED]  # the latter: no consumer's queue
-    rabbit.control("set_permissions", "least", "^$", ".*", "^$")
-    with (
-        closing(RABBITMQ.open_source(settings, plan, Memory())) as source,
-        pytest.raises(ConfigError, match="may not be read"),
-    ):
-        source.receive(DEADLINE_S)
-    assert failures(examined(settings["url"], plan))[0].endswith("may not be read")
-
-
-def send(url: str, names: Names) -> None:
-    with closing(pika.BlockingConnection(pika.URLParameters(url))) as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
-        channel.basic_publish(names.exchange, "key", b"body", DELAYED)

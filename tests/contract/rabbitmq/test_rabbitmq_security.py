@@ -1,6 +1,7 @@
-"""RabbitMQ over TLS: who may publish, and what is said to whom may not."""
+"""RabbitMQ over TLS: who may publish and take in, and what is said to whom may not."""
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -8,16 +9,20 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pika
 import pytest
 
 from duebridge.cli.exits import BROKER, exit_code
 from duebridge.config.broker_access import open_publishers
 from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
-from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
+from duebridge.errors import ConfigError
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Publisher, Verdict
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.broker import RABBITMQ
 from duebridge_connectors.rabbitmq.source.opening import open_source
+from tests.contract.rabbitmq.declaring import DELAYED, Names, examined, failures
 from tests.support import certificates as own
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.checkout import missing
@@ -321,3 +326,47 @@ def test_connect_without_tls_where_it_is_spoken_is_unavailable(
     assert "StreamLostError" in refusal(publisher)
     publisher.close()
     assert "wrong version number" in refusal(open_at(BY_PASSWORD, f"localhost:{rabbit.port}"))
+
+
+def test_printed_permissions_declare_and_take_in_and_nothing_else(rabbit: SecureRabbit) -> None:
+    names = Names()
+    plan = names.plan()
+    rabbit.control("add_user", "least", "secret")
+    settings = {"url": rabbit.url.replace("guest:guest", "least:secret")}
+    lines = RABBITMQ.source_permissions(settings, [plan])
+    take_in, declare = (shlex.split(line.removeprefix("# ")) for line in (lines[1], lines[3]))
+    rabbit.control(*take_in[1:])
+    with pytest.raises(ConfigError, match="may not declare"):
+        RABBITMQ.declare_source(settings, plan)
+    rabbit.control(*declare[1:])
+    RABBITMQ.declare_source(settings, plan)
+    rabbit.control(*take_in[1:])
+    send(rabbit.url, names)
+    with closing(RABBITMQ.open_source(settings, plan, Memory())) as source:
+        batch = received(source)
+        assert bodies(batch) == [b"body"]
+        while source.lag() is None:
+            source.keep_alive()
+        source.settle(batch)
+    assert failures(examined(settings["url"], plan)) == []
+    letter, due = plan.dead_letter, batch[0].onward
+    assert letter is not None
+    assert due is not None
+    with closing(RABBITMQ.open_publisher(settings, DEADLINE_S)) as publisher:
+        sent = [Delivery("a", letter, b"letter"), Delivery("b", due, b"due")]
+        verdicts = [outcome.verdict for outcome in publisher.publish(sent)]
+    assert verdicts == [Verdict.CONFIRMED, Verdict.TARGET_FAILED]  # the latter: no consumer's queue
+    rabbit.control("set_permissions", "least", "^$", ".*", "^$")
+    with (
+        closing(RABBITMQ.open_source(settings, plan, Memory())) as source,
+        pytest.raises(ConfigError, match="may not be read"),
+    ):
+        source.receive(DEADLINE_S)
+    assert failures(examined(settings["url"], plan))[0].endswith("may not be read")
+
+
+def send(url: str, names: Names) -> None:
+    with closing(pika.BlockingConnection(pika.URLParameters(url))) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish(names.exchange, "key", b"body", DELAYED)
