@@ -8,7 +8,7 @@ from duebridge.admin.listing import Listing
 from duebridge.envelope import Envelope
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.server.connection import Connection
-from tests.acceptance.cli.desk_of_operator import HOUR_MS, ORDERS, OperatorsDesk
+from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, OperatorsDesk
 
 PAGE = 37
 

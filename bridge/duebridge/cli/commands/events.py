@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from duebridge.cli.commands.ls import MOST_LISTED
 from duebridge.cli.output import Output, OutputOption, complain, printable, write, write_json
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from duebridge.admin.operator import Operator
     from duebridge.store.journal import Journal
 
-MOST_LISTED = 10**9
 NEWEST = 100  # events, without --limit and --since
 POLL_EVERY_S = 0.5
 
