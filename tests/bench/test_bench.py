@@ -84,6 +84,7 @@ def test_bench_of_the_bridge_alternates_the_sides_and_ends_with_medians(command:
     assert all(row["others_calls"] == 0 for row in bridge)
 
 
+@pytest.mark.long
 def test_bench_of_intakes_alternates_the_sides_and_asks_nothing_of_the_store_alone(
     command: Command,
 ) -> None:

@@ -119,6 +119,7 @@ def test_cold_row_that_was_scheduled_straight_obeys_a_cancel_and_comes_back(
     assert receipt.status == "duplicate", "its content is what a producer would have stored"
 
 
+@pytest.mark.long
 def test_schedule_of_far_rows_whose_ids_live_is_judged_by_the_store(cold: ColdRoute) -> None:
     producer = cold.world.producer()
     producer.schedule("cold", b"x", id="same", at=LATER_MS)
@@ -135,6 +136,7 @@ def test_schedule_of_far_rows_whose_ids_live_is_judged_by_the_store(cold: ColdRo
     assert (cold.hydrate().accepted, cold.warm()) == (1, {"other", "new"})
 
 
+@pytest.mark.long
 def test_envelope_whose_id_a_job_scheduled_again_goes_cold_and_comes_back(cold: ColdRoute) -> None:
     cold.world.producer().schedule("cold", b"x", id="x", at=LATER_MS)
     assert scheduled(cold, [("x", "x", LATER_MS, None, None)]).duplicate == 1
@@ -143,6 +145,7 @@ def test_envelope_whose_id_a_job_scheduled_again_goes_cold_and_comes_back(cold: 
     assert (cold.hydrate().accepted, cold.warm(), cold.marks()) == (1, {"x"}, set())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ended", ["copied meanwhile", "taken over"])
 def test_schedule_of_what_only_ended_rows_have_makes_it_cold(cold: ColdRoute, ended: str) -> None:
     producer = cold.world.producer()
@@ -165,6 +168,7 @@ def bodies(cold: ColdRoute) -> dict[str, bytes]:
     return {row.id: bytes(row.body) for row in rows}
 
 
+@pytest.mark.long
 def test_schedule_of_a_far_row_whose_id_is_cold_with_other_content_takes_its_place(
     cold: ColdRoute,
 ) -> None:
@@ -181,6 +185,7 @@ def test_schedule_of_a_far_row_whose_id_is_cold_with_other_content_takes_its_pla
     assert cold.ids() == []
 
 
+@pytest.mark.long
 def test_schedule_beside_another_job_of_the_same_id_ends_what_that_committed_meanwhile(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +205,7 @@ def test_schedule_beside_another_job_of_the_same_id_ends_what_that_committed_mea
     assert cold.hydrate().left == 0
 
 
+@pytest.mark.long
 def test_schedule_whose_ids_go_cold_meanwhile_keeps_exactly_what_came_last(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +279,7 @@ def test_schedule_after_a_longer_horizon_writes_no_file_of_what_is_due_within_it
     assert cold.tier.log.written("") == []
 
 
+@pytest.mark.long
 def test_schedule_again_of_a_row_that_was_refused_is_refused_whatever_was_merged(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(scene: Scene) -> No
     assert 0 <= route.lateness_max_ms < 3_600_000
 
 
+@pytest.mark.long
 def test_reconcile_of_a_table_that_goes_on_meanwhile_judges_what_came_before(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +175,7 @@ def test_reconcile_of_a_table_that_goes_on_meanwhile_judges_what_came_before(
     assert (found.holds, found.examples) == (True, {})
 
 
+@pytest.mark.long
 def test_reconcile_of_a_table_without_a_routes_journal_is_undetermined(scene: Scene) -> None:
     table = str(scene.world.home / "journal")
     scene.world.schedule("amqp", "other")
@@ -187,6 +189,7 @@ def test_reconcile_of_a_table_without_a_routes_journal_is_undetermined(scene: Sc
     assert "3 entries of the journal of plain/0 after" in found.missing[0]
 
 
+@pytest.mark.long
 def test_reconcile_of_a_route_that_was_purged_doubts_what_came_before(scene: Scene) -> None:
     scene.accept("old")
     scene.settle()
@@ -202,6 +205,7 @@ def test_reconcile_of_a_route_that_was_purged_doubts_what_came_before(scene: Sce
     assert scene.judge().examples == {"unexpected": ["plain/strange"]}
 
 
+@pytest.mark.long
 def test_reconcile_of_one_route_judges_nothing_of_another(scene: Scene) -> None:
     scene.accept("good")
     scene.settle()
@@ -217,6 +221,7 @@ def test_reconcile_of_one_route_judges_nothing_of_another(scene: Scene) -> None:
     assert found.examples == {"misplaced": ["amqp/of amqp"]}
 
 
+@pytest.mark.long
 def test_reconcile_since_an_instant_reads_topics_from_there(scene: Scene, topics: Topics) -> None:
     old = topics.make()
     topics.fill(old, [Sent(b"of 2023")])
@@ -239,6 +244,7 @@ def test_reconcile_since_an_instant_reads_topics_from_there(scene: Scene, topics
     assert asked == [LATER_MS - MONTH_MS - MARGIN_MS]
 
 
+@pytest.mark.long
 def test_reconcile_asks_once_more_for_what_moved_while_the_store_was_read(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,6 +266,7 @@ def test_reconcile_and_report_count_what_is_cold(scene: Scene) -> None:
     assert done.waiting == 1
 
 
+@pytest.mark.long
 def test_reconcile_of_an_id_that_began_anew_takes_no_cold_copy_for_it(scene: Scene) -> None:
     scene.accept("moved", "lost", at=LATER_MS)
     assert run_demote(scene.spark, config=scene.world.config, route="plain").removed == 2

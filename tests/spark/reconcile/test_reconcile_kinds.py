@@ -157,6 +157,7 @@ def story_of(told: list[Told], *, is_told: bool = False) -> list[Fact]:
     return [*facts, *calls]
 
 
+@pytest.mark.long
 def test_reconcile_of_what_came_back_past_its_end_is_in_doubt_without_receipts(
     spark: SparkSession,
 ) -> None:
@@ -169,6 +170,7 @@ def test_reconcile_of_what_came_back_past_its_end_is_in_doubt_without_receipts(
     assert "--receipts" in found.missing[0]
 
 
+@pytest.mark.long
 def test_reconcile_of_what_came_back_past_its_cancel_is_named_with_receipts(
     spark: SparkSession,
 ) -> None:
@@ -185,6 +187,7 @@ def test_reconcile_of_what_came_back_past_its_cancel_is_named_with_receipts(
     assert list(found.examples) == ["after_cancel"]
 
 
+@pytest.mark.long
 def test_reconcile_of_two_lives_names_the_message_of_the_cancelled_one(
     spark: SparkSession,
 ) -> None:
@@ -321,6 +324,7 @@ def test_reconcile_of_what_something_missing_explains_is_undetermined(spark: Spa
     assert "--clock-skew 3s" in told
 
 
+@pytest.mark.long
 def test_reconcile_with_evidence_beside_what_is_missing_is_broken(spark: SparkSession) -> None:
     plot = Plot()
     for plant in (cut, gap, slow):
@@ -335,6 +339,7 @@ def test_reconcile_with_evidence_beside_what_is_missing_is_broken(spark: SparkSe
     assert found.examples["early"] == ["slow/too early"]
 
 
+@pytest.mark.long
 def test_reconcile_with_the_clock_skew_told_holds(spark: SparkSession) -> None:
     plot = Plot()
     slow(plot)
@@ -343,6 +348,7 @@ def test_reconcile_with_the_clock_skew_told_holds(spark: SparkSession) -> None:
     assert (found.verdict, found.examples, found.missing) == ("holds", {}, [])
 
 
+@pytest.mark.long
 def test_reconcile_of_a_journal_with_a_gap_holds_only_behind_it(spark: SparkSession) -> None:
     plot = Plot()
     plot.tell("", _gap(0, 50))
@@ -353,6 +359,7 @@ def test_reconcile_of_a_journal_with_a_gap_holds_only_behind_it(spark: SparkSess
     assert reconcile_evidence(evidence, period(since=T + 1)).verdict == "holds"
 
 
+@pytest.mark.long
 def test_reconcile_of_a_period_judges_every_source_by_it(spark: SparkSession) -> None:
     since, until, days = T, T + 86_400_000, 86_400_000
     plot = Plot()
