@@ -26,6 +26,7 @@ from duebridge.store.batching import batches
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection, open_connection
 from duebridge.store.server.fitness import check_fitness
+from duebridge.store.wire.transitions import ScheduleMode
 from duebridge.telemetry.tracing import find_tracing
 
 OnConflict: TypeAlias = Literal["refuse", "replace"]
@@ -87,7 +88,7 @@ class Producer:
         envelope = Envelope.new(body, **fields)
         with _naming(envelope.id):
             scheduler = self._scheduler(route)
-            (receipt,) = scheduler.schedule([envelope], replace=_is_replace(on_conflict))
+            (receipt,) = scheduler.schedule([envelope], mode=_mode(on_conflict))
         if receipt.status == "refused":
             raise EnvelopeError(receipt.error)
         return receipt
@@ -112,11 +113,11 @@ class Producer:
 
         A batch is stored when its first receipt is read: read the receipts to the end.
         """
-        scheduler, replace = self._scheduler(route), _is_replace(on_conflict)
+        scheduler, mode = self._scheduler(route), _mode(on_conflict)
         return (
             receipt
             for batch in batches(envelopes, _size_bytes)
-            for receipt in scheduler.schedule(batch, replace=replace)
+            for receipt in scheduler.schedule(batch, mode=mode)
         )
 
     def cancel(self, route: str, id: str | UUID) -> CancelAnswer:  # noqa: A002
@@ -197,10 +198,10 @@ def _naming(envelope_id: str) -> Iterator[None]:
         raise error.about([envelope_id]) from error
 
 
-def _is_replace(on_conflict: OnConflict) -> bool:
+def _mode(on_conflict: OnConflict) -> ScheduleMode:
     if on_conflict not in get_args(OnConflict):
         raise EnvelopeError(f"on_conflict: expected refuse or replace; got {shown(on_conflict)}")
-    return on_conflict == "replace"
+    return on_conflict
 
 
 def _size_bytes(envelope: object) -> int:

@@ -201,7 +201,7 @@ MUTANTS |= {
         "tests/intake/test_loop_errors.py::test_error_of_the_store_after_its_work_revives_nothing",
         CodeEdit(
             "bridge/duebridge/intake/intake_store.py",
-            "IntakeStore._schedule",
+            "IntakeStore._mode",
             "is_repeated",
             "False",
         ),

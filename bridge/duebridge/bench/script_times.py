@@ -12,7 +12,7 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_BYTES, CALL_ROWS, PROMOTE_ROWS, batches
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.leases import Claim
-from duebridge.store.wire.transitions import Ack, Burial, Retry, SetAside
+from duebridge.store.wire.transitions import Ack, Burial, Retry, ScheduleMode, SetAside
 
 LEASE_MS = 60_000
 LARGE_BYTES = 256 * 1024  # the standard max_body
@@ -144,11 +144,10 @@ class _ScriptWork:
             Envelope.new(secrets.token_bytes(self._body_bytes), at=due_ms, id=one_id)
             for one_id in named
         ]
+        mode: ScheduleMode = "replace" if ids else "refuse"
         for some in batches(envelopes, lambda _: self._body_bytes):
-            self._timed(
-                name,
-                partial(self._store.schedule, some, max_delay_ms=MAX_DELAY_MS, replace=bool(ids)),
-            )
+            call = partial(self._store.schedule, some, max_delay_ms=MAX_DELAY_MS, mode=mode)
+            self._timed(name, call)
         return [each.id for each in envelopes]
 
     def _promote(self) -> None:

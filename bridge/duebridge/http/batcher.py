@@ -15,6 +15,7 @@ from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
 from duebridge.scheduling.route_scheduler import size_bytes
 from duebridge.store.batching import batches
+from duebridge.store.wire.transitions import ScheduleMode
 
 Waiting: TypeAlias = tuple[Envelope, "asyncio.Future[Receipt]"]
 
@@ -24,8 +25,7 @@ class BatchKey(NamedTuple):
 
     token: Token
     route: str
-    replace: bool = False
-    refuses_remembered: bool = False
+    mode: ScheduleMode = "refuse"
 
 
 class ScheduleBatcher:
@@ -86,9 +86,7 @@ async def schedule_batch(site: Site, key: BatchKey, batch: list[Envelope]) -> li
 
     def call() -> list[Receipt]:
         scheduler = site.scheduler(key.route)
-        return scheduler.schedule(
-            batch, replace=key.replace, refuses_remembered=key.refuses_remembered
-        )
+        return scheduler.schedule(batch, mode=key.mode)
 
     return await site.run(call, key.token)
 

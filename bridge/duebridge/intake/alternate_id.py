@@ -10,6 +10,7 @@ from duebridge.ports.source import Arrival, LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.route_scheduler import RouteScheduler
 from duebridge.store.wire.record import pack
+from duebridge.store.wire.transitions import ScheduleMode
 
 AGAIN = "2"  # the suffix of an alternate id that is taken too
 
@@ -32,22 +33,20 @@ def store_alternates(
     rows: list[Envelope],
     places: Sequence[LogPosition | None],
     primary_ids: Sequence[str],
-    reopens: bool,
+    mode: ScheduleMode,
 ) -> list[Receipt]:
     """Store rows under their alternate ids; under a second one where that belongs to other content.
 
     An envelope that replaced a queue's message may have its alternate id.
     """
-    receipts = scheduler.schedule(
-        rows, replace=False, reopens=reopens, places=places, primary_ids=primary_ids
-    )
+    receipts = scheduler.schedule(rows, mode=mode, places=places, primary_ids=primary_ids)
     taken = [n for n, of in enumerate(receipts) if primary_ids[n] and of.status == "conflict"]
     if taken:
         shards = len(scheduler.store.shards)
         again = [replace(rows[n], id=unused_id(rows[n].id, AGAIN, shards)) for n in taken]
         their_places = [places[n] for n in taken] if places else ()
         keys = [primary_ids[n] for n in taken]
-        others = store_alternates(scheduler, again, their_places, keys, reopens)
+        others = store_alternates(scheduler, again, their_places, keys, mode)
         for n, receipt in zip(taken, others, strict=True):
             receipts[n] = receipt
     return receipts

@@ -25,7 +25,7 @@ from duebridge.scheduling.route_scheduler import (
 )
 from duebridge.store.batching import batches
 from duebridge.store.server.connection import Connection
-from duebridge.store.wire.transitions import KeptMessage
+from duebridge.store.wire.transitions import KeptMessage, ScheduleMode
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 
@@ -155,20 +155,23 @@ class IntakeStore:
 
     def _schedule(self, call: ScheduleCall, is_repeated: bool) -> list[RefusedMessage]:
         run = call.run
-        scheduler = self._scheduler(run[0].route)
+        scheduler, places = self._scheduler(run[0].route), self._places(run)
         receipts = scheduler.store_batch(
             call.prepared,
-            replace=self._is_replacing,
-            places=(places := self._places(run)),
-            # A message that may be redelivered revives no ended envelope; a new one may.
-            revives=bool(places) or not is_repeated,
-            reopens=not (places or is_repeated),
+            mode=self._mode(places, is_repeated),
+            places=places,
             keeps_answer=not places,
         )
         if all(receipt.status == "accepted" for receipt in receipts):
             metrics.intake_accepted.labels(self._intake).inc(len(run))
             return []
         return self._settle(scheduler, run, receipts, is_repeated)
+
+    def _mode(self, places: Sequence[LogPosition | None], is_repeated: bool) -> ScheduleMode:
+        """Return the mode of a run: what may be redelivered revives no ended envelope."""
+        if self._is_replacing:
+            return "replace" if places or not is_repeated else "replace_living"
+        return "refuse" if places or is_repeated else "reopen"
 
     def _settle(
         self,
@@ -204,8 +207,9 @@ class IntakeStore:
         ]
         places = self._places(run)
         # A redelivered message revives no ended envelope, even where the id is a key.
-        reopens = self._is_replacing and not (places or is_repeated)
-        receipts = store_alternates(scheduler, alternates, places, primary_ids, reopens)
+        may_reopen = self._is_replacing and not (places or is_repeated)
+        mode: ScheduleMode = "reopen" if may_reopen else "refuse"
+        receipts = store_alternates(scheduler, alternates, places, primary_ids, mode)
         self._count(receipts)
         return [
             _refusal(each, of.error or f"id: expected a free one; {of.id!r} has other content")

@@ -7,7 +7,7 @@ envelopes ─▶ prepare_batch: within the route's limits? ─▶ store_batch: s
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, TypedDict, Unpack
+from typing import NamedTuple
 
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
@@ -21,19 +21,11 @@ from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.wire.log_positions import refused_row
 from duebridge.store.wire.record import PackedRow, pack_row
 from duebridge.store.wire.replies import RescheduleReply, ScheduleReply
+from duebridge.store.wire.transitions import ScheduleMode
 from duebridge.telemetry.tracing import Tracing
 
 NONE: Mapping[int, str] = MappingProxyType({})
 ROW_BYTES = 256  # of an envelope beside its body and key, some
-
-
-class ScheduleModes(TypedDict, total=False):
-    """The options of a call for remembered ids and repeats."""
-
-    revives: bool
-    reopens: bool
-    refuses_remembered: bool
-    keeps_answer: bool
 
 
 class PreparedBatch(NamedTuple):
@@ -97,37 +89,34 @@ class RouteScheduler:
         self,
         batch: list[Envelope],
         *,
-        replace: bool,
+        mode: ScheduleMode = "refuse",
         places: Sequence[LogPosition | None] = (),
         primary_ids: Sequence[str] = (),
-        **modes: Unpack[ScheduleModes],
     ) -> list[Receipt]:
         """Check a batch, store it shard by shard, and return its receipts in order.
 
         `places` are the messages' log positions, one per envelope, or none at all: a message at or
-        before a position that its shard has stored is a `duplicate`. `primary_ids` and `modes` are
+        before a position that its shard has stored is a `duplicate`. `mode` and `primary_ids` are
         `DelayStore.schedule`'s.
         Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
         """
         prepared = prepare_batch(self._limits, batch)
-        return self.store_batch(
-            prepared, replace=replace, places=places, primary_ids=primary_ids, **modes
-        )
+        return self.store_batch(prepared, mode=mode, places=places, primary_ids=primary_ids)
 
     def store_batch(
         self,
         prepared: PreparedBatch,
         *,
-        replace: bool,
+        mode: ScheduleMode = "refuse",
         places: Sequence[LogPosition | None] = (),
         primary_ids: Sequence[str] = (),
-        **modes: Unpack[ScheduleModes],
+        keeps_answer: bool = True,
     ) -> list[Receipt]:
         """Store a prepared batch and return its receipts in order, as `schedule` does."""
         started_ns = time.time_ns()
         batch, receipts = prepared.envelopes, dict(prepared.refused)
         try:
-            self._store(prepared, receipts, places, primary_ids, replace=replace, **modes)
+            self._store(prepared, receipts, mode, places, primary_ids, keeps_answer=keeps_answer)
         except StoreUnavailable as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             raise error.about(left) from error
@@ -141,11 +130,11 @@ class RouteScheduler:
         self,
         prepared: PreparedBatch,
         receipts: dict[int, Receipt],
+        mode: ScheduleMode,
         places: Sequence[LogPosition | None],
         primary_ids: Sequence[str],
         *,
-        replace: bool,
-        **modes: Unpack[ScheduleModes],
+        keeps_answer: bool,
     ) -> None:
         """Store those that have no receipt yet, shard by shard, and enter their receipts.
 
@@ -157,8 +146,8 @@ class RouteScheduler:
             answers = shard.schedule(
                 [rows[n] for n in numbers],
                 max_delay_ms=self._route.max_delay,
-                replace=replace,
-                **modes,
+                mode=mode,
+                keeps_answer=keeps_answer,
                 places=[places[n] for n in numbers] if places else (),
                 primary_ids=[primary_ids[n] for n in numbers] if primary_ids else (),
             )

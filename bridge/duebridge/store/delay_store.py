@@ -61,6 +61,7 @@ from duebridge.store.wire.transitions import (
     Postponement,
     ReaddressMode,
     Retry,
+    ScheduleMode,
     SetAside,
     stored_error,
 )
@@ -69,6 +70,7 @@ MAX_BATCH = 1000  # envelopes in one call: lua/shared/batch.lua
 MOST_EDGES = 501  # of a histogram: lua/histogram.lua
 READY_FULL = 10_000
 NO_CURSOR = ("", "")
+_REPEATABLE: tuple[ScheduleMode, ...] = ("refuse", "hold", "once")  # if every row is remembered
 
 
 class DelayStore(ColdCalls, DividedShard):
@@ -84,11 +86,7 @@ class DelayStore(ColdCalls, DividedShard):
         *,
         max_delay_ms: int,
         remember_ms: int = 0,
-        replace: bool = False,
-        revives: bool = True,
-        reopens: bool = False,
-        refuses_remembered: bool = False,
-        is_once: bool = False,
+        mode: ScheduleMode = "refuse",
         keeps_answer: bool = True,
         places: Sequence[LogPosition | None] = (),
         primary_ids: Sequence[str] = (),
@@ -97,14 +95,17 @@ class DelayStore(ColdCalls, DividedShard):
         """Accept envelopes: each is pending until due, or its answer says why not.
 
         At most `MAX_BATCH`, of `MAX_BATCH_BYTES` in all; it is one step unless records of more
-        bytes have the ids. `remember_ms` is the route's, for
-        envelopes without one of their own; a packed row goes as it is. With `replace` other content
-        takes an id over, and a remembered id begins a new life, unless `revives` is false: then it
-        answers what became of it, so that a job that is repeated brings nothing back. Without
-        `replace` a remembered id begins a new life where the caller `reopens` it; with other
-        content it does so anyway, unless the call `refuses_remembered` ids: then that is a
-        `conflict`. Ids that nothing else ever has, such as places in a log, are for one use
-        (`is_once`): what was cancelled under one while it was cold answers `cancelled`.
+        bytes have the ids. `remember_ms` is the route's, for envelopes without one of their own; a
+        packed row goes as it is. `mode` says what becomes of an id that is known:
+
+        - `refuse`: one that lives is a `duplicate`, or with other content a `conflict`; one that is
+          remembered answers what became of it, or begins a new life with other content.
+        - `hold`: the same, but other content under a remembered one is a `conflict`, too.
+        - `once`: as `refuse`, for ids that nothing else ever has, such as places in a log: what was
+          cancelled under one while it was cold answers `cancelled`.
+        - `reopen`: as `refuse`, but a remembered one begins a new life with any content.
+        - `replace`: as `reopen`, and other content takes over one that lives.
+        - `replace_living`: the latter only, so that a job that is repeated brings nothing back.
 
         A repeat after a lost reply changes nothing and answers as the first call did. Bulk loads
         give `keeps_answer=False`, since kept answers would fill the store: where a repeat is
@@ -120,15 +121,8 @@ class DelayStore(ColdCalls, DividedShard):
         ]
         if len(places) not in (0, len(rows)):
             raise ValueError(f"expected a place for each of {len(rows)} envelopes, or none")
-        is_remembered = not (replace or reopens) and all(row.remember_ms for row in rows)
+        is_remembered = mode in _REPEATABLE and all(row.remember_ms for row in rows)
         is_kept = keeps_answer or not (is_remembered or (places and all(places)))
-        mode = "once" if is_once else "refuse"
-        if refuses_remembered:
-            mode = "hold"
-        if reopens:
-            mode = "reopen"
-        if replace:
-            mode = "replace" if revives else "replace_living"
 
         def call(rest: Sequence[PackedRow]) -> list[ScheduleReply]:
             call_id = new_call_id() if is_kept and self._repeat_for_s > 0 else b""

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.wire.record import pack_row
+from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.cold.cold_files import ColdRow, Files
 from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, envelope, remembering
 
@@ -76,11 +77,11 @@ class ColdHistory:
         name = IDS[one % len(IDS)]
         body = self.current.get(name, b"first") if two & 1 else b"%d" % next(self.numbers)
         at = self.desk.clock() + (1000 if two & 2 else 30 * DAY_MS)
-        self.put(name, body, at, replace=bool(two & 4))
+        self.put(name, body, at, "replace" if two & 4 else "refuse")
 
-    def put(self, name: str, body: bytes, at: int, *, replace: bool = False) -> None:
+    def put(self, name: str, body: bytes, at: int, mode: ScheduleMode = "refuse") -> None:
         """Schedule it; what is accepted ends what was before."""
-        (answer,) = self.desk.schedule(envelope(name, at=at, body=body), replace=replace)
+        (answer,) = self.desk.schedule(envelope(name, at=at, body=body), mode=mode)
         if answer.status in ("accepted", "replaced"):
             self.end(name)
             self.fates[name, body] = Fate(answer.due_at_ms)
@@ -311,7 +312,7 @@ class ColdHistory:
     def bring_back(self, row: ColdRow, token: str) -> str:
         packed = pack_row(envelope(row.id, at=row.due_at_ms, body=row.body), self.remember_ms)
         packed = packed._replace(generation=row.generation)
-        given = {"max_delay_ms": YEAR_MS, "replace": False, "keeps_answer": False}
+        given = {"max_delay_ms": YEAR_MS, "keeps_answer": False}
         (answer,) = self.desk.store.schedule([packed], lease=token, **given)
         return str(answer.status)
 

@@ -4,6 +4,7 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes
+from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.cold.cold_desk import (
     DUE_MS,
     Row,
@@ -56,13 +57,13 @@ def test_cancel_of_what_was_moved_and_came_back_binds_the_row_of_another_hydrate
 
 @FILTERED
 @pytest.mark.parametrize("body", [b"body", b"other"])
-@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("mode", ["replace", "refuse"])
 def test_schedule_of_a_cold_id_is_accepted_and_ends_the_cold_copy(
-    desk: Desk, is_filtered: bool, body: bytes, replace: bool
+    desk: Desk, is_filtered: bool, body: bytes, mode: ScheduleMode
 ) -> None:
     prepare(desk, is_filtered)
     row = demoted(desk, "y")
-    assert [each.status for each in desk.schedule(far("y", body), replace=replace)] == ["accepted"]
+    assert [each.status for each in desk.schedule(far("y", body), mode=mode)] == ["accepted"]
     with desk.unchanged():
         assert hydrate(desk, row) == "duplicate"
     assert desk.store.cancel("y") == "cancelled"
@@ -297,7 +298,7 @@ def test_later_life_of_a_remembered_id_comes_back_from_the_files(
         desk.store.ack(remembering(desk.claim_all()))
     else:
         assert desk.store.cancel("x") == "cancelled"
-    (answer,) = desk.schedule(far("x", body), replace=True)
+    (answer,) = desk.schedule(far("x", body), mode="replace")
     assert answer.status in ("accepted", "replaced")
     row = copied(desk, "x")
     assert desk.store.demote("B", 0, [("x", row.generation)]).removed == 1
@@ -345,7 +346,7 @@ def test_job_that_runs_again_brings_nothing_back_that_was_cancelled_while_cold(
     prepare(desk, is_filtered)
     row = demoted(desk, "x")
     assert desk.store.cancel("x") == "recorded"
-    again = {"is_once": True, "revives": False, "keeps_answer": False}
+    again = {"mode": "once", "keeps_answer": False}
     for _ in range(2):
         assert [each.status for each in desk.schedule(far("x"), far("y"), **again)] in (
             ["cancelled", "accepted"],
@@ -364,4 +365,4 @@ def test_id_for_one_use_that_began_anew_or_ended_here_binds_nothing(desk: Desk, 
     if since == "cancel":
         assert desk.store.cancel("x") == "cancelled"
     expected = {"schedule": "conflict", "cancel": "accepted"}[since]
-    assert [each.status for each in desk.schedule(far("x"), is_once=True)] == [expected]
+    assert [each.status for each in desk.schedule(far("x"), mode="once")] == [expected]

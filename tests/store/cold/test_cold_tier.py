@@ -50,7 +50,7 @@ def change(desk: Desk, how: str) -> None:
         case "rescheduled":
             assert desk.store.reschedule("a", "+9000", YEAR_MS).status == "rescheduled"
         case "replaced":
-            desk.schedule(envelope("a", body=b"other"), replace=True)
+            desk.schedule(envelope("a", body=b"other"), mode="replace")
         case "ready" | "unack":
             desk.clock.advance(1000)
             desk.store.promote()

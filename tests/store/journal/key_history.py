@@ -130,7 +130,7 @@ class KeyHistory:
         come_again = self.done.issuperset(offsets)
         rows = [self.envelope(offset, self.messages[offset].key) for offset in offsets]
         with self.desk.unchanged() if come_again else nullcontext():
-            answers = self.stored(offsets, rows, replace=True)
+            answers = self.stored(offsets, rows, mode="replace")
         taken += [n for n, each in zip(offsets, answers, strict=True) if each.status == "in_flight"]
 
     def put_beside(self, offsets: Sequence[int]) -> None:

@@ -93,7 +93,7 @@ def test_replace_under_a_remembered_id_begins_a_new_life(
 ) -> None:
     end(desk)
     due = desk.clock() + 1000
-    assert desk.schedule(kept(body=body), replace=True) == [("replaced", due)]
+    assert desk.schedule(kept(body=body), mode="replace") == [("replaced", due)]
     entry = desk.last_entry()
     assert (entry.kind, noted(entry)) == ("accepted", [("a", (due, None, None))]), (
         "a life of its own"
@@ -110,9 +110,9 @@ def test_replace_by_a_job_brings_nothing_back(
 ) -> None:
     end(desk)
     with desk.unchanged():
-        (answer,) = desk.schedule(kept(), replace=True, revives=False)
+        (answer,) = desk.schedule(kept(), mode="replace_living")
     assert answer.status == became
-    (other,) = desk.schedule(kept(body=b"other"), replace=True, revives=False)
+    (other,) = desk.schedule(kept(body=b"other"), mode="replace_living")
     assert other.status == "accepted"
 
 
@@ -128,14 +128,14 @@ def test_remembered_id_refuses_other_content_if_asked(
     end(desk)
     due = NOW_MS + 1000
     with desk.unchanged():
-        answers = desk.schedule(kept(), kept(body=b"other"), refuses_remembered=True)
+        answers = desk.schedule(kept(), kept(body=b"other"), mode="hold")
     assert answers == [(became, due), ("conflict", due)]
 
 
 def test_replace_under_a_remembered_id_may_be_refused(desk: Desk) -> None:
     cancel(desk)
     with desk.unchanged():
-        (answer,) = desk.schedule(kept(), replace=True, max_delay_ms=1)
+        (answer,) = desk.schedule(kept(), mode="replace", max_delay_ms=1)
     assert answer.status == "too_far"
 
 

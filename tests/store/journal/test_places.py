@@ -13,6 +13,7 @@ from duebridge.store.registry import Registry
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.log_positions import refused_row
+from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, acks, envelope
 
@@ -61,15 +62,15 @@ def test_schedule_again_of_the_same_places_stores_nothing(desk: Desk) -> None:
     with desk.unchanged():
         again = desk.schedule("a", "b", "c", places=[at(5), at(6), at(9)])
         assert again == [("duplicate", NOW_MS + 1000)] * 3
-        assert take(desk, THREE, replace=True) == ["duplicate"] * 3
+        assert take(desk, THREE, mode="replace") == ["duplicate"] * 3
 
 
-@pytest.mark.parametrize("how", [{}, {"replace": True}, {"replace": True, "revives": False}])
-def test_schedule_again_after_delivery_stores_nothing(desk: Desk, how: dict[str, bool]) -> None:
-    take(desk, THREE, **how)
+@pytest.mark.parametrize("mode", ["refuse", "replace", "replace_living"])
+def test_schedule_again_after_delivery_stores_nothing(desk: Desk, mode: ScheduleMode) -> None:
+    take(desk, THREE, mode=mode)
     assert deliver_all(desk) == ["a", "b", "c"]
     with desk.unchanged():
-        again = desk.schedule("a", "b", "c", places=[at(5), at(6), at(9)], **how)
+        again = desk.schedule("a", "b", "c", places=[at(5), at(6), at(9)], mode=mode)
         assert again == [("duplicate", 0)] * 3
 
 
@@ -89,16 +90,16 @@ def test_schedule_with_other_ids_at_places_taken_in_stores_nothing(desk: Desk) -
 def test_schedule_of_a_place_that_comes_twice_in_a_call_stores_it_once(desk: Desk) -> None:
     older, newer = says("k", b"old"), says("k", b"new")
     rows = [(1, older), (2, newer), (1, older)]
-    assert take(desk, rows, replace=True) == ["accepted", "replaced", "duplicate"]
+    assert take(desk, rows, mode="replace") == ["accepted", "replaced", "duplicate"]
     assert body_of(desk, "k") == b"new"
 
 
 def test_replace_from_an_earlier_place_changes_nothing(desk: Desk) -> None:
     older, newer = says("k", b"old"), says("k", b"new")
-    assert take(desk, [(1, older), (2, newer)], replace=True) == ["accepted", "replaced"]
-    assert take(desk, [(1, older)], replace=True) == ["duplicate"]
+    assert take(desk, [(1, older), (2, newer)], mode="replace") == ["accepted", "replaced"]
+    assert take(desk, [(1, older)], mode="replace") == ["duplicate"]
     assert body_of(desk, "k") == b"new"
-    assert take(desk, [(3, older)], replace=True) == ["replaced"]
+    assert take(desk, [(3, older)], mode="replace") == ["replaced"]
     assert body_of(desk, "k") == b"old"
 
 
@@ -106,7 +107,7 @@ def test_cancel_then_schedule_again_of_the_earlier_message_brings_nothing_back(d
     take(desk, [(1, "a")])
     assert desk.store.cancel("a", at(2)) == "cancelled"
     with desk.unchanged():
-        assert take(desk, [(1, "a")], replace=True) == ["duplicate"]
+        assert take(desk, [(1, "a")], mode="replace") == ["duplicate"]
     assert take(desk, [(3, "a")]) == ["accepted"]
 
 
@@ -186,22 +187,22 @@ def test_schedule_again_of_a_conflict_is_judged_again(desk: Desk) -> None:
 def test_schedule_again_of_what_was_in_flight_is_judged_again(desk: Desk) -> None:
     claim = desk.unack("k")
     rows = [(1, says("k", b"new")), (2, "b")]
-    assert take(desk, rows, replace=True) == ["in_flight", "accepted"]
+    assert take(desk, rows, mode="replace") == ["in_flight", "accepted"]
     desk.store.ack(acks(claim.token, "k"))
-    assert take(desk, rows, replace=True) == ["accepted", "duplicate"]
+    assert take(desk, rows, mode="replace") == ["accepted", "duplicate"]
     deliver_all(desk)
-    assert take(desk, rows, replace=True) == ["duplicate", "duplicate"]
+    assert take(desk, rows, mode="replace") == ["duplicate", "duplicate"]
 
 
 def test_in_flight_row_stored_under_another_id_is_taken_in_by_that(desk: Desk) -> None:
     claim = desk.unack("k")
     rows = [(1, says("k", b"new")), (2, "b")]
-    assert take(desk, rows, replace=True) == ["in_flight", "accepted"]
-    assert take(desk, [(1, says("k~1", b"new"))], replace=True) == ["accepted"]
+    assert take(desk, rows, mode="replace") == ["in_flight", "accepted"]
+    assert take(desk, [(1, says("k~1", b"new"))], mode="replace") == ["accepted"]
     desk.store.ack(acks(claim.token, "k"))
     deliver_all(desk)
     with desk.unchanged():
-        assert take(desk, rows, replace=True) == ["duplicate", "duplicate"]
+        assert take(desk, rows, mode="replace") == ["duplicate", "duplicate"]
 
 
 def test_row_that_the_caller_refused_is_judged_when_it_comes_again(desk: Desk) -> None:
@@ -222,7 +223,7 @@ def test_row_that_the_caller_refused_is_judged_when_it_comes_again(desk: Desk) -
 def test_refused_row_without_a_place_changes_nothing(desk: Desk) -> None:
     desk.pending("a")
     with desk.unchanged():
-        answers = desk.store.schedule([refused_row("a")], max_delay_ms=YEAR_MS, replace=True)
+        answers = desk.store.schedule([refused_row("a")], max_delay_ms=YEAR_MS, mode="replace")
         assert [each.status for each in answers] == ["refused"]
 
 
@@ -234,43 +235,43 @@ def test_refused_row_that_comes_again_never_undoes_a_later_one_of_its_id(
     soon = NOW_MS + DAY_MS + 5
     rows = [(1, says("k", b"old", at=soon)), (2, says("k", b"new")), (3, "b")]
     once = ["too_far", "accepted", "accepted"]
-    assert take(desk, rows, replace=True, max_delay_ms=DAY_MS) == once
-    again = take(desk, rows, replace=True, max_delay_ms=DAY_MS)
+    assert take(desk, rows, mode="replace", max_delay_ms=DAY_MS) == once
+    again = take(desk, rows, mode="replace", max_delay_ms=DAY_MS)
     assert again == ["too_far", "duplicate", "duplicate"], "its letter may not be out yet"
     if delivered:
         deliver_all(desk)
     desk.clock.advance(10)
     with desk.unchanged():
-        answers = take(desk, rows, replace=True, max_delay_ms=DAY_MS)
+        answers = take(desk, rows, mode="replace", max_delay_ms=DAY_MS)
     assert answers == ["duplicate"] * 3
 
 
 def test_in_flight_row_that_comes_again_never_undoes_a_later_replacement(desk: Desk) -> None:
     claim = desk.unack("k")
     older = [(1, says("k", b"old"))]
-    assert take(desk, older, replace=True) == ["in_flight"]
+    assert take(desk, older, mode="replace") == ["in_flight"]
     desk.store.ack(acks(claim.token, "k"))
-    assert take(desk, [(2, says("k", b"new"))], replace=True) == ["accepted"]
-    assert take(desk, older, replace=True) == ["duplicate"]
+    assert take(desk, [(2, says("k", b"new"))], mode="replace") == ["accepted"]
+    assert take(desk, older, mode="replace") == ["duplicate"]
     assert body_of(desk, "k") == b"new"
 
 
 def test_in_flight_row_that_comes_again_is_not_brought_back_behind_a_cancel(desk: Desk) -> None:
     claim = desk.unack("k")
     older = [(1, says("k", b"old"))]
-    assert take(desk, older, replace=True) == ["in_flight"]
+    assert take(desk, older, mode="replace") == ["in_flight"]
     assert desk.store.cancel("k", at(2)) == "in_flight"
     desk.store.ack(acks(claim.token, "k"))
     with desk.unchanged():
-        assert take(desk, older, replace=True) == ["duplicate"]
+        assert take(desk, older, mode="replace") == ["duplicate"]
 
 
 def test_later_refusal_of_an_id_does_not_supersede_an_earlier_one(desk: Desk) -> None:
     claim = desk.unack("k")
     rows = [(1, says("k", b"1")), (2, says("k", b"2"))]
-    assert take(desk, rows, replace=True) == ["in_flight"] * 2
+    assert take(desk, rows, mode="replace") == ["in_flight"] * 2
     desk.store.ack(acks(claim.token, "k"))
-    assert take(desk, rows, replace=True) == ["accepted", "replaced"]
+    assert take(desk, rows, mode="replace") == ["accepted", "replaced"]
     assert body_of(desk, "k") == b"2"
 
 
@@ -337,7 +338,7 @@ def test_mark_holds_on_a_server_that_the_shard_was_not_renewed_on(desk: Desk) ->
 
 def test_bulk_call_with_places_keeps_no_answer(desk: Desk) -> None:
     patient = desk.again(repeat_for_s=5.0)
-    call = {"max_delay_ms": YEAR_MS, "keeps_answer": False, "replace": True}
+    call = {"max_delay_ms": YEAR_MS, "keeps_answer": False, "mode": "replace"}
     patient.schedule([envelope("a")], places=[at(1)], **call)
     assert desk.client.hlen(desk.key("memory")) == 0
     patient.schedule([envelope("b")], places=[None], **call)
@@ -357,7 +358,7 @@ def test_batch_that_takes_four_calls_gives_each_row_its_place(
     called: list[str] = []
     monkeypatch.setattr(desk.connection, "observe", lambda name, _: called.append(name))
     rows = [(n, says(name, b"small")) for n, name in enumerate("abcd")]
-    assert take(desk, rows, replace=True) == ["replaced"] * 4
+    assert take(desk, rows, mode="replace") == ["replaced"] * 4
     assert called == ["schedule"] * 4
     assert take(desk, rows) == ["duplicate"] * 4
     assert mark(desk) == b"0:3:4"

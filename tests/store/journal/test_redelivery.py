@@ -147,7 +147,7 @@ class Log:
         answers = self.desk.schedule(
             *[self.envelope(offset) for offset in offsets],
             places=places,
-            replace=True,
+            mode="replace",
             max_delay_ms=DAY_MS,
         )
         assert [each.status for each in answers] == [self.model.put(each) for each in offsets]

@@ -11,7 +11,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.leases import Claim, LeasedEnvelope
 from duebridge.store.wire.record import pack_row
 from duebridge.store.wire.replies import SettleReply
-from duebridge.store.wire.transitions import Ack, Postponement, SetAside
+from duebridge.store.wire.transitions import Ack, Postponement, ScheduleMode, SetAside
 from tests.store.lives import Content
 from tests.store.properties.ledger import Ledger, Story
 from tests.store.properties.model import POISON, Model
@@ -112,13 +112,15 @@ def _schedule(
         for envelope, generation in zip(envelopes, generations or [0] * len(given), strict=True)
     ]
 
+    mode: ScheduleMode = "replace" if replace else "refuse"
+
     def read(answer: Any) -> list[tuple[str, int | None]]:
         known = ("accepted", "replaced", "duplicate")
         return [(status, due if status in known else None) for status, due in answer]
 
     return Call(
         "schedule",
-        lambda store: store.schedule(rows, max_delay_ms=YEAR_MS, replace=replace),
+        lambda store: store.schedule(rows, max_delay_ms=YEAR_MS, mode=mode),
         lambda model, number, _: model.schedule_batch(given, replace, generations, number),
         read,
         told,

@@ -47,7 +47,7 @@ def far(desk: Desk) -> None:
 
 
 MOVES: dict[str, tuple[Bring, Move]] = {
-    "schedule": (far, lambda desk, _: desk.schedule(envelope("a", body=b"x"), replace=True)),
+    "schedule": (far, lambda desk, _: desk.schedule(envelope("a", body=b"x"), mode="replace")),
     "promote": (due, lambda desk, _: desk.store.promote()),
     "claim": (one_expired, lambda desk, _: desk.store.claim(9, LEASE_MS)),
     "retry": (lambda desk: desk.unack("a", "b"), lambda desk, held: desk.put_back(held)),

@@ -116,7 +116,7 @@ ANSWERED: dict[
     ),
     "replace": (
         lambda desk: desk.pending("a"),
-        lambda store: store.schedule(OTHER, max_delay_ms=YEAR_MS, replace=True),
+        lambda store: store.schedule(OTHER, max_delay_ms=YEAR_MS, mode="replace"),
         [("replaced", NOW_MS + 9000), ("accepted", NOW_MS + 9000)],
         [("accepted", ["a"]), ("accepted", ["b"]), ("replaced", ["a"])],
     ),

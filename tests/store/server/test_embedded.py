@@ -255,7 +255,7 @@ from duebridge.store.keys import Shard
 store = DelayStore(open_connection(sys.argv[1]), Shard(sys.argv[2], "route", 0))
 while True:
     batch = [Envelope.new(b"body", delay="1h", remember="1h") for _ in range(int(sys.argv[3]))]
-    store.schedule(batch, max_delay_ms=10**9, replace=True)
+    store.schedule(batch, max_delay_ms=10**9, mode="replace")
     print(*(each.id for each in batch), flush=True)
 """
 

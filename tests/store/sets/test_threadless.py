@@ -151,7 +151,7 @@ def await_hint(store: DelayStore, heard: threading.Event) -> None:
 
     def is_heard() -> bool:
         sooner = envelope(f"{next(minutes)}", f"{next(minutes)}m")
-        store.schedule([sooner], max_delay_ms=9 * DAY_MS, replace=True)
+        store.schedule([sooner], max_delay_ms=9 * DAY_MS, mode="replace")
         return heard.wait(0.1)
 
     wait_until(is_heard, "a hint")

@@ -28,7 +28,7 @@ class Line:
         """Send messages of one key as an intake does; return what each was answered last."""
         places = [self._next() for _ in bodies]
         rows = [envelope(key, body=body.encode(), **given) for body in bodies]
-        first = self._stored(rows, replace=True, places=places)
+        first = self._stored(rows, mode="replace", places=places)
         taken = [n for n, each in enumerate(first) if each.status == "in_flight"]
         if taken:
             second = self._stored(
@@ -153,14 +153,16 @@ def test_redelivery_of_what_is_beside_changes_nothing(line: Line) -> None:
     place = [LogPosition("log", 0, 2)]
     line.send("3")
     with line.desk.unchanged():
-        answers = line.desk.store.schedule(given, max_delay_ms=YEAR_MS, replace=True, places=place)
+        answers = line.desk.store.schedule(
+            given, max_delay_ms=YEAR_MS, mode="replace", places=place
+        )
     assert [each.status for each in answers] == ["duplicate"]
     assert line.waiting() == {"a~2": b"3"}
 
 
 def test_redelivery_without_a_place_does_not_undo_what_is_beside(line: Line) -> None:
     given = [envelope("a", body=b"1")]
-    answers = line.desk.store.schedule(given, max_delay_ms=YEAR_MS, replace=True)
+    answers = line.desk.store.schedule(given, max_delay_ms=YEAR_MS, mode="replace")
     assert [each.status for each in answers] == ["duplicate"]
     assert line.waiting() == {"a~2": b"2"}
 

@@ -4,6 +4,7 @@ import pytest
 
 from duebridge.errors import StoreError
 from duebridge.store.batching import CallId
+from duebridge.store.wire.transitions import ScheduleMode
 from tests.support.desk import (
     DAY_MS,
     LEASE_MS,
@@ -74,13 +75,13 @@ def test_cancel_keeps_its_answer_for_twice_the_time_of_repeating(desk: Desk) -> 
     assert desk.store.next().first_forget_ms == desk.clock() + 200_000
 
 
-@pytest.mark.parametrize(("replace", "answer"), [(True, "in_flight"), (False, "duplicate")])
+@pytest.mark.parametrize(("mode", "answer"), [("replace", "in_flight"), ("refuse", "duplicate")])
 def test_schedule_again_after_a_cancel_that_waits_tells_whether_it_is_too_late(
-    desk: Desk, replace: bool, answer: str
+    desk: Desk, mode: ScheduleMode, answer: str
 ) -> None:
     claim = desk.unack("a")
     assert desk.store.cancel("a") == "in_flight"
-    assert [each.status for each in desk.schedule(envelope("a"), replace=replace)] == [answer]
+    assert [each.status for each in desk.schedule(envelope("a"), mode=mode)] == [answer]
     desk.store.release(claim.token, claim.ids)
     assert desk.state_of("a") is None
 

@@ -57,7 +57,7 @@ LARGE: dict[str, tuple[str, Callable[[Desk], Any], Any, int]] = {
     "drop": ("dead", lambda desk: [*answers_of("abcdef", desk.store.drop)], "dropped", 2),
     "schedule": (
         "pending",
-        lambda desk: desk.schedule(*"abcdef", replace=True),
+        lambda desk: desk.schedule(*"abcdef", mode="replace"),
         ("replaced", NOW_MS + 1000),
         6,
     ),

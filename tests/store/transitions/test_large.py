@@ -255,7 +255,7 @@ def test_new_content_of_ids_ends_large_ones_beside_them_in_reclaim(desk: Desk) -
     names = [beside(desk, key, offset) for offset, key in enumerate("abc", 1)]
     desk.store.ack(acks(claim.token, *claim.ids))
     places = [LogPosition("log", 0, 10 + n) for n in range(3)]
-    answers = desk.schedule(*"abc", places=places, replace=True)
+    answers = desk.schedule(*"abc", places=places, mode="replace")
     assert [each.status for each in answers] == ["accepted"] * 3
     assert [desk.state_of(name) for name in names].count("unack") >= 2
     desk.check()

@@ -6,6 +6,7 @@ from duebridge.errors import StoreError, StoreFull
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.record import PackedRow, pack, pack_row
+from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope, postponed
 from tests.support.model.invariants import STATES
@@ -108,8 +109,8 @@ def test_schedule_over_a_record_of_a_newer_layout_is_a_conflict(desk: Desk) -> N
     desk.pending("a")
     desk.make_newer("a")
     with desk.unchanged():
-        for replace in (False, True):
-            answers = desk.schedule(envelope("a", body=b"x"), replace=replace)
+        for mode in ("refuse", "replace"):
+            answers = desk.schedule(envelope("a", body=b"x"), mode=mode)
             assert [each.status for each in answers] == ["conflict"]
 
 
@@ -195,7 +196,7 @@ def test_schedule_with_replace_gives_a_new_life_where_nobody_delivers(
     desk.bring(state, "a")
     generation = desk.record_of("a").generation
     due = desk.clock() + 5000
-    assert desk.schedule(other(), replace=True) == [("replaced", due)]
+    assert desk.schedule(other(), mode="replace") == [("replaced", due)]
     assert desk.state_of("a") == "pending"
     assert desk.score_of("a", "pending") == due
     assert desk.record_of("a").generation > generation
@@ -211,7 +212,7 @@ def test_schedule_with_replace_gives_a_new_life_where_nobody_delivers(
 def test_schedule_with_replace_waits_for_nobody_who_may_deliver(desk: Desk, state: str) -> None:
     desk.bring(state, "a")
     with desk.unchanged():
-        assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
+        assert [each.status for each in desk.schedule(other(), mode="replace")] == ["in_flight"]
 
 
 STREAM = [
@@ -220,10 +221,10 @@ STREAM = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("mode", ["refuse", "replace"])
 @pytest.mark.parametrize("state", ["", *STATES, "shunting", "unsure"])
 def test_schedule_of_an_id_twice_answers_alike_in_one_call_and_in_many(
-    open_desk: Opened, state: str, replace: bool
+    open_desk: Opened, state: str, mode: ScheduleMode
 ) -> None:
     desks = together, apart = open_desk(), open_desk()
     together.client.hset(together.key("meta"), "generation", apart.generation())
@@ -233,7 +234,7 @@ def test_schedule_of_an_id_twice_answers_alike_in_one_call_and_in_many(
             desk.store.bury(claim.token, [burial("a", unsure=True)])
         elif state:
             desk.bring(state, "a")
-    options = {"replace": replace, "max_delay_ms": DAY_MS}
+    options = {"mode": mode, "max_delay_ms": DAY_MS}
     answers = together.schedule(*STREAM, **options)
     assert answers == [apart.schedule(each, **options)[0] for each in STREAM]
     found, expected = together.check(), apart.check()
@@ -249,12 +250,12 @@ def test_schedule_of_an_id_twice_answers_alike_in_one_call_and_in_many(
 def test_replace_of_a_dead_envelope_that_may_be_out_stays_unsure(desk: Desk, how: str) -> None:
     claim = desk.unack("a")
     desk.store.bury(claim.token, [burial("a", unsure=True)])
-    assert [each.status for each in desk.schedule(other(), replace=True)] == ["replaced"]
+    assert [each.status for each in desk.schedule(other(), mode="replace")] == ["replaced"]
     assert (desk.flight_of("a").unsure, desk.flight_of("a").attempt) == (True, 0)
     answers = {
         "cancel": lambda: desk.store.cancel("a"),
         "reschedule": lambda: desk.store.reschedule("a", "+1", YEAR_MS).status,
-        "replace": lambda: desk.schedule("a", replace=True)[0].status,
+        "replace": lambda: desk.schedule("a", mode="replace")[0].status,
     }
     assert answers[how]() == "in_flight"
     assert desk.state_of("a") == (None if how == "cancel" else "pending")
@@ -264,7 +265,7 @@ def test_schedule_with_replace_that_is_refused_leaves_the_old(desk: Desk) -> Non
     desk.pending("a", "b")
     with desk.unchanged():
         answers = desk.schedule(
-            other("a", "9s"), envelope("b", "2s", expires="1s"), replace=True, max_delay_ms=8000
+            other("a", "9s"), envelope("b", "2s", expires="1s"), mode="replace", max_delay_ms=8000
         )
         assert [each.status for each in answers] == ["too_far", "expires_before_due"]
 
@@ -298,14 +299,14 @@ def test_schedule_of_remembered_rows_without_an_answer_stays_cancelled_when_repe
 
 
 @pytest.mark.parametrize(
-    ("remember_ms", "replace", "keeps_answer"),
-    [(0, False, False), (DAY_MS, True, False), (DAY_MS, False, True)],
+    ("remember_ms", "mode", "keeps_answer"),
+    [(0, "refuse", False), (DAY_MS, "replace", False), (DAY_MS, "refuse", True)],
 )
 def test_schedule_that_ids_do_not_guard_keeps_its_answer(
-    desk: Desk, store: DelayStore, remember_ms: int, replace: bool, keeps_answer: bool
+    desk: Desk, store: DelayStore, remember_ms: int, mode: ScheduleMode, keeps_answer: bool
 ) -> None:
     store.schedule(
-        [row("a", remember_ms)], max_delay_ms=YEAR_MS, replace=replace, keeps_answer=keeps_answer
+        [row("a", remember_ms)], max_delay_ms=YEAR_MS, mode=mode, keeps_answer=keeps_answer
     )
     assert desk.client.hlen(desk.key("memory")) == 1
 
@@ -313,5 +314,5 @@ def test_schedule_that_ids_do_not_guard_keeps_its_answer(
 def test_schedule_with_replace_of_an_unsure_retry_is_in_flight(desk: Desk) -> None:
     desk.retry("a", failed=False, unsure=True)
     before = desk.snapshot()
-    assert [each.status for each in desk.schedule(other(), replace=True)] == ["in_flight"]
+    assert [each.status for each in desk.schedule(other(), mode="replace")] == ["in_flight"]
     assert desk.snapshot() == before

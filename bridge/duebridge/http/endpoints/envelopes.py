@@ -28,6 +28,7 @@ from duebridge.ports.discovery import broker_type
 from duebridge.receipt import Known, Receipt
 from duebridge.scheduling.route_scheduler import due_fault
 from duebridge.store.wire.replies import RescheduleReply
+from duebridge.store.wire.transitions import ScheduleMode
 
 POSTED = {"accepted": 201, "replaced": 201, "duplicate": 200, "refused": 422}  # the others: 409
 CHANGED = {"cancelled": 200, "rescheduled": 200, "recorded": 202, "unknown": 404}  # the others: 409
@@ -58,7 +59,8 @@ async def post(call: AuthorizedCall) -> Response:
     if replace and key is not None:
         detail = f"{keys.HEADER}: expected on_conflict=refuse beside it; got replace"
         raise ProblemError(400, "Bad request", detail)
-    batch_key = BatchKey(call.token, call.route, replace, refuses_remembered=key is not None)
+    usual: ScheduleMode = "replace" if replace else "refuse"
+    batch_key = BatchKey(call.token, call.route, usual if key is None else "hold")
     if media_type(call.request) in LINES and not cloud_events.is_binary(call.request):
         return Lines(call, batch_key, key)
     usual_id = None if key is None else keys.made_id(call.token, key, 1)

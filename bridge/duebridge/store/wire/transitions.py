@@ -31,6 +31,10 @@ ReaddressMode: TypeAlias = Literal["changed", "asked", "unaddressed"]
 """Which dead envelopes are made due for a dead-letter target: lua/readdress.lua."""
 
 
+ScheduleMode: TypeAlias = Literal["refuse", "hold", "once", "reopen", "replace", "replace_living"]
+"""What a schedule call does where an id is known: `DelayStore.schedule`, lua/schedule.lua."""
+
+
 CLOCK_WORDS: dict[HoldClock, str] = {"start": "1", "end": "0", "keep": ""}
 ERROR_BYTES = 1024
 

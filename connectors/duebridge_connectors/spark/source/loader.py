@@ -27,6 +27,7 @@ from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.record import PackedRow
 from duebridge.store.wire.replies import ScheduleAnswer, ScheduleReply
+from duebridge.store.wire.transitions import ScheduleMode
 from duebridge_connectors.spark.rows.packing import PackedBatch
 from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
@@ -173,9 +174,7 @@ class Loader:
             answers = store.schedule(
                 [row for index in now if (row := rows[index])],
                 max_delay_ms=self._job.route.max_delay,
-                replace=self._job.options.on_conflict == "replace",
-                revives=False,
-                is_once=self._job.options.id_use == "once",
+                mode=self._mode(),
                 keeps_answer=False,
                 lease=self._job.options.cold_lease,
             )
@@ -185,6 +184,12 @@ class Loader:
             if counts:
                 refused |= self._refused(now, answers)
         return refused
+
+    def _mode(self) -> ScheduleMode:
+        """Return the mode of all calls: a job that runs again brings nothing back."""
+        if self._job.options.on_conflict == "replace":
+            return "replace_living"
+        return "once" if self._job.options.id_use == "once" else "refuse"
 
     def _granted(self, indices: list[int]) -> list[int]:
         """Return as many of these as the rate allows; wait until that is at least one."""
