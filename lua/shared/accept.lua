@@ -64,7 +64,7 @@ end
 local function write_batch(batch, call)
   journal('cancelled', batch.cancelled)
   if #batch.records == 0 then return end
-  end_cold_copies(batch.anew, batch.before, call.max_delay)
+  end_cold_copies(batch.anew, batch.before, call.note_ms, call.has_cold_tier)
   wake_before(batch.earliest)
   note_largest(batch.largest)
   hset(ENVELOPES, batch.records)

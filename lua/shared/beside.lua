@@ -70,24 +70,24 @@ local function note_beside(batch, given, status)
 end
 
 -- Cancel what waits beside an id that has newer content itself; return what is on its way, or dead.
-local function displace_all(besides, items, keep_ms)
+local function displace_all(besides, items, call)
   local left = {}
   for _, id in ipairs(besides) do
     local given = {id = id}
     if may_be_out(given) or given.leaves == DEAD then
       left[#left + 1] = id
     elseif given.leaves and has_read_enough() then
-      end_cold_copies({id}, next_generation(0), keep_ms)
+      end_cold_copies({id}, next_generation(0), call.max_delay, call.has_cold_tier)
       finish_later(id, given.leaves)
     elseif given.leaves then
       local record, flight = read_one(id), redis.call('HGET', FLIGHT, id)
       items[#items + 1] = id
       items[#items + 1] = flight and flight_note(flight) or due_or(record, six(NOW)) .. '\0\0\0\0'
-      end_cold_copies({id}, next_generation(0), keep_ms)
+      end_cold_copies({id}, next_generation(0), call.max_delay, call.has_cold_tier)
       finish(id, record, CANCELLED)
       redis.call('ZREM', given.leaves, id)
-    elseif may_be_cold(id) then
-      cancel_cold(id, keep_ms)
+    elseif may_be_cold(id, call.has_cold_tier) then
+      cancel_cold(id, call.max_delay)
     end
   end
   return left
@@ -96,7 +96,7 @@ end
 local function write_besides(batch, call)
   local items = {}
   for key in pairs(batch.displaced) do
-    local left = displace_all(batch.besides[key], items, call.max_delay)
+    local left = displace_all(batch.besides[key], items, call)
     batch.besides[key], batch.new_besides[key] = left, #left > 0 and NOW or nil
     redis.call('HDEL', MEMORY, 'b' .. key)
     redis.call('ZREM', FORGET, 'b' .. key)

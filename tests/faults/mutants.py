@@ -269,7 +269,11 @@ MUTANTS |= {
     "cold_copy_of_an_earlier_life": Mutant(
         "a hydrate brings back the copy of an id that was scheduled again since",
         f"{COPIES}schedule_in_a_batch_ends_the_copies_of_the_cold_ids_and_no_others[valkey]",
-        ScriptEdit("end_cold_copies(batch.anew, batch.before, call.max_delay)", "", "accept.lua"),
+        ScriptEdit(
+            "end_cold_copies(batch.anew, batch.before, call.note_ms, call.has_cold_tier)",
+            "",
+            "accept.lua",
+        ),
     ),
     "hydrate_without_its_lease": Mutant(
         "a hydrate writes on after another job has taken its tier",

@@ -131,7 +131,8 @@ class DelayStore(ColdCalls, DividedShard):
             placed = packed_places(places[len(rows) - len(rest) :])
             beside = packed_primary_ids(primary_ids[len(rows) - len(rest) :])
             ids = [row.id for row in rest]
-            reply = self._run("schedule", *standard, *fields, placed, beside, lease, ids=ids)
+            ending = (placed, beside, lease, self._cold_tier_ms)
+            reply = self._run("schedule", *standard, *fields, *ending, ids=ids)
             return read_scheduled(reply, len(rest))
 
         return [*answers_of(rows, call)]

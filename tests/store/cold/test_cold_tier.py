@@ -252,6 +252,7 @@ def test_marks_are_every_tombstone_and_void_copy_and_nothing_else(desk: Desk) ->
     desk.store.demote("B", 0, [("c/d", 7)])
     assert sorted(notes(desk).marks()) == [
         Mark("ta", "a", "", now, 0, now),
+        Mark("talive", "alive", "", now - 1, 0, now - 1, now - 1),
         Mark("tb/ü", "b/ü", "", now, NOW_MS + 5000, 0),
         Mark("xB/c/d", "c/d", "B", 0, 0, 0),
     ]
@@ -284,7 +285,7 @@ def names(desk: Desk) -> set[bytes]:
 
 
 def test_lift_drops_tombstones_and_void_copies(desk: Desk) -> None:
-    desk.pending("other")
+    desk.again(cold_tier_ms=0).schedule([envelope("other")], max_delay_ms=YEAR_MS)
     desk.store.cancel("a")
     desk.store.reschedule("b", "+5000", YEAR_MS)
     desk.store.demote("B", 0, [("c/d", 1)])
@@ -300,7 +301,7 @@ def test_lift_keeps_a_tombstone_that_was_left_meanwhile(desk: Desk) -> None:
     desk.pending("another")
     desk.store.cancel("a")
     assert desk.store.lift(began, ["ta"]) == 0
-    assert names(desk) == {b"ta"}
+    assert names(desk) == {b"ta", b"tother", b"tanother"}
 
 
 def test_lift_of_what_is_not_there_changes_nothing(desk: Desk) -> None:

@@ -100,12 +100,13 @@ class Loader:
     """
 
     def __init__(self, job: WriteJob, connection: Connection, rejects: RejectWriter) -> None:
-        options, address = job.options, job.address
+        options, address, route = job.options, job.address, job.route
         self._job = job
         self._rejects = rejects
         self._counts: Counter[str] = Counter()
         self._packer = job.packer()
-        self._stores = address.delay_stores(connection, job.route.name, job.shards)
+        cold_ms = 0 if route.cold_tier is None else route.max_delay
+        self._stores = address.delay_stores(connection, route.name, job.shards, cold_ms)
         rate = options.rows_per_second
         self._pace = rate and SharedRate(connection, address.namespace, job.run, rate)
         self._sender = ThreadPoolExecutor(1, "duebridge-sender")

@@ -95,13 +95,16 @@ class StoreAddress(msgspec.Struct, frozen=True):
             repeat_for_s=self.repeat_for_s,
         )
 
-    def delay_stores(self, connection: Connection, route: str, count: int) -> list[DelayStore]:
-        """Open all shards of a route."""
+    def delay_stores(
+        self, connection: Connection, route: str, count: int, cold_tier_ms: int = 0
+    ) -> list[DelayStore]:
+        """Open all shards of a route; `cold_tier_ms` is as of `delay_store`."""
         return RouteStore(
             connection,
             self.namespace,
             route,
             count,
+            cold_tier_ms=cold_tier_ms,
             waits_for=self.waits_for.get(route),
             repeat_for_s=self.repeat_for_s,
         ).shards
