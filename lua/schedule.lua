@@ -5,8 +5,9 @@
 -- ARGV[4]  longest allowed delay, ms
 -- ARGV[5]  replace: different content replaces what has the id, and a remembered id begins a new
 --          life; replace_living: the former only; reopen: the latter only; refuse: neither; hold:
---          neither, and a remembered id with different content is a conflict; once: neither, and an id
---          that was cancelled while it was cold answers cancelled, as nothing else ever has it
+--          neither, and a remembered id with different content is a conflict; once: neither, as nothing
+--          else ever has the id. An id that was cancelled while it was cold answers cancelled to `once`,
+--          and to `hold` for its remember time
 -- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
@@ -27,11 +28,13 @@ local FIRST, WIDTH = 9, 7
 local lease = ARGV[FIRST + WIDTH * count + 2]
 if has_lost_cold_lease(lease) then return refuse_without_lease() end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-call.has_cold_tier = tonumber(ARGV[FIRST + WIDTH * count + 3] or 0) > 0
+call.tombstone_ms = tonumber(ARGV[FIRST + WIDTH * count + 3] or 0)
+call.has_cold_tier = call.tombstone_ms > 0
 -- Until a job of the route's life has made the filter, there is a note for each envelope: before any ran,
 -- for a day, so that a tier whose jobs never run fills no store.
 call.note_ms = has_cold_tier() and call.max_delay or math.min(call.max_delay, 24 * 3600 * 1000)
 call.is_once = ARGV[5] == 'once' and (has_cold_tier() or call.has_cold_tier)
+call.holds_cold = call.holds and call.has_cold_tier
 
 local before = call_id ~= '' and recall('c' .. call_id)
 if before then return cmsgpack.unpack(before) end

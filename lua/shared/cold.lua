@@ -56,8 +56,8 @@ do
     if value == nil then value = redis.call('HGET', MEMORY, 't' .. id) end
     if not value then return end
     local ended = #value >= 30 and number_at(value, 25, 30) or 0
-    return {left = number_at(value, 7, 12), due = number_at(value, 13, 18),
-      cancelled = number_at(value, 19, 24), ended = ended}
+    return {expiry = number_at(value, 1, 6), left = number_at(value, 7, 12),
+      due = number_at(value, 13, 18), cancelled = number_at(value, 19, 24), ended = ended}
   end
 
   function leave_tombstone(id, left, due, cancelled, ended, keep_ms)

@@ -1,10 +1,10 @@
 -- Decides what schedule.lua answers for one envelope; writes nothing.
 
--- Return those of the ids whose tombstone is asked for: all that are for one use, else what a cold row
--- has: its generation is the sixth of its arguments.
+-- Return those of the ids whose tombstone is asked for: all that are for one use or held, else what a cold
+-- row has: its generation is the sixth of its arguments.
 local function bound_ids(first, width, ids, call)
   local found = {}
-  if call.is_once then return ids end
+  if call.is_once or call.holds_cold then return ids end
   for i, id in ipairs(ids) do
     if ARGV[first + (i - 1) * width + 5] ~= '0' then found[#found + 1] = id end
   end
@@ -46,11 +46,13 @@ local function judge_living(call, given, record, earlier)
 end
 
 -- A tombstone applies to cold rows that are not newer than itself. No file has rows below the floor. A
--- row that comes anew under an id for one use is what went cold, and was cancelled there.
+-- row that comes anew under an id for one use is what went cold, and was cancelled there; under an id that
+-- is held it is so for its remember time from when the tombstone was left, which its expiry tells.
 local function judge_cold(call, given)
   if given.generation == 0 then
-    local left = call.is_once and tombstone_of(given.id)
+    local left = (call.is_once or call.holds_cold) and tombstone_of(given.id)
     given.has_ended = left and left.cancelled > left.ended
+      and (call.is_once or NOW < left.expiry - call.tombstone_ms + given.remember)
     return given.has_ended and 'cancelled'
   end
   given.has_ended = given.generation < COLD_FLOOR or has_copy_ended(given)

@@ -1,13 +1,17 @@
 """`Idempotency-Key`: the same request is done once, and answered as at first."""
 
+import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from duebridge.admin.operator import Operator
+from duebridge.store.cold.notes import ColdNotes
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
-from tests.support.serving import NDJSON, Served
+from tests.support.serving import CONFIG, NDJSON, Served, serving
 
 ORDERS = "/v1/routes/orders/envelopes"
 DAY_MS = 86_400_000
@@ -49,6 +53,38 @@ def test_key_of_what_has_ended_answers_as_at_first_and_takes_no_other(
     assert (again.status_code, again.json()) == (201, first)
     assert post(client, "k-ended", body="y").status_code == 422
     assert first["id"] not in served.stored()
+
+
+def go_cold(served: Served, route: str, name: str) -> None:
+    """Let an envelope leave the store as `demote` does."""
+    connection = open_connection(served.config.store.url)
+    try:
+        settings, namespace = served.config.routes[route], served.config.store.namespace
+        store = RouteStore.open(connection, namespace, settings).of(name)
+        ColdNotes(connection, store.shard).note_first(1)
+        assert (entry := store.get(name)) is not None
+        assert entry.record is not None
+        assert store.demote("B", 0, [(name, entry.record.generation)]).removed == 1
+    finally:
+        connection.close()
+
+
+def test_key_of_what_was_cancelled_while_cold_answers_as_at_first_and_revives_nothing(
+    tmp_path: Path, store_url: str
+) -> None:
+    small = {**CONFIG["routes"]["small"], "cold_tier": {"path": str(tmp_path), "horizon": "2h"}}
+    config, path = {**CONFIG, "routes": {"small": small}}, "/v1/routes/small/envelopes"
+    given = {"json": {"body": "x", "at": int(time.time() * 1000) + DAY_MS}}
+    key = {"Idempotency-Key": "k-cold"}
+    with serving(tmp_path / "cold", store_url, config) as served, served.client() as client:
+        first = client.post(path, **given, headers=key)
+        go_cold(served, "small", name := first.json()["id"])
+        assert client.delete(f"{path}/{name}").status_code == 202
+        for _ in range(2):
+            again = client.post(path, **given, headers=key)
+            assert (again.status_code, again.json()) == (201, first.json())
+            assert again.headers["idempotency-replayed"] == "true"
+        assert served.stored("small") == {}
 
 
 def test_key_of_another_token_is_another_key(served: Served, client: httpx.Client) -> None:

@@ -100,7 +100,8 @@ class DelayStore(ColdCalls, DividedShard):
 
         - `refuse`: one that lives is a `duplicate`, or with other content a `conflict`; one that is
           remembered answers what became of it, or begins a new life with other content.
-        - `hold`: the same, but other content under a remembered one is a `conflict`, too.
+        - `hold`: the same, but other content under a remembered one is a `conflict`, too. What was
+          cancelled while it was cold answers `cancelled` as long, whatever the content.
         - `once`: as `refuse`, for ids that nothing else ever has, such as places in a log: what was
           cancelled under one while it was cold answers `cancelled`.
         - `reopen`: as `refuse`, but a remembered one begins a new life with any content.
