@@ -18,7 +18,12 @@ from duebridge.store.wire.journal_entry import EntryHead
 from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
 from duebridge_connectors.spark.source.journal.offset import JournalRange, Offset
-from duebridge_connectors.spark.source.journal.reader import JournalStreamReader, _read, _Rows
+from duebridge_connectors.spark.source.journal.reader import (
+    JournalBatchReader,
+    JournalStreamReader,
+    _read,
+    _Rows,
+)
 from duebridge_connectors.spark.source.options import JournalOptions
 from duebridge_connectors.spark.source.planning import store_address
 from tests.spark.by_hand import journal_by_hand, shipped
@@ -270,6 +275,58 @@ def test_journal_that_lost_what_was_read_waits_for_the_renewal_and_has_a_gap(wor
     assert rows == [("gap", None, 2), ("accepted", "d", 0)]
     assert read_on(reader, behind, everything) == (end, [("accepted", "d", 0)])
     assert read_on(reader, end, everything) == (end, [])
+
+
+def rows_of(reader: Any, parts: list[JournalRange]) -> list[tuple[str, Any, int]]:
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    return [(row["kind"], row["id"], row["lost_entries"]) for row in rows]
+
+
+@pytest.mark.parametrize("is_renewed", [True, False], ids=["renewed", "not yet"])
+def test_journal_that_lost_what_was_planned_has_its_gap_once(
+    world: World, is_renewed: bool
+) -> None:
+    """The next batch has it, since that finds the same gap after what was read before the loss."""
+    world.accept("plain", *"abcde")
+    reader, everything = journal_by_hand(world, route="plain", on_trim="gap"), ReadAllAvailable()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, everything)
+    world.cut("plain", 1)
+    world.fail_over("plain", 4, 5)
+    if is_renewed:
+        world.accept("plain", "f")
+    planned = reader.partitions(start, end)
+    assert rows_of(reader, planned) == [
+        ("gap", None, 1),
+        ("accepted", "b", 0),
+        ("accepted", "c", 0),
+    ]
+    world.accept("plain", "g")
+    after, rows = read_on(reader, end, everything)
+    last = [("accepted", name, 0) for name in ("fg" if is_renewed else "g")]
+    assert rows == [("gap", None, 2), *last]
+    assert read_on(reader, after, everything) == (after, [])
+
+
+def test_journal_that_lost_what_was_planned_fails_unless_it_may_have_a_gap(world: World) -> None:
+    world.accept("plain", *"abcde")
+    reader, start = journal_by_hand(world, route="plain"), {}
+    planned = reader.partitions(start, reader.latestOffset(start, ReadAllAvailable()))
+    world.fail_over("plain", 4, 5)
+    with pytest.raises(JobFailed, match="2 after 3 were cut meanwhile"):
+        rows_of(reader, planned)
+
+
+def test_journal_as_a_table_that_lost_what_was_planned_has_the_gap_itself(world: World) -> None:
+    world.accept("plain", *"abcde")
+    options = JournalOptions(store=world.url, namespace=world.namespace, on_trim="gap")
+    shards = [world.store("plain").shard]
+    reader = JournalBatchReader(options, store_address(options, None), shards)
+    planned = reader.partitions()
+    world.fail_over("plain", 4, 5)
+    world.accept("plain", "f")
+    found = [("accepted", name, 0) for name in "abc"]
+    assert sorted(rows_of(reader, planned)) == sorted([*found, ("gap", None, 2)])
 
 
 def test_journal_cut_over_a_failover_counts_no_skipped_number(world: World) -> None:

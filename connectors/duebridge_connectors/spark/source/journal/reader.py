@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from duebridge.admin.events import GAP
 from duebridge.errors import JobFailed
 from duebridge.ports.publisher import reason_word
-from duebridge.store.journal import Journal
+from duebridge.store.journal import Journal, JournalEnd
 from duebridge.store.keys import Shard
 from duebridge.store.wire.journal_columns import EntryColumns
 from duebridge_connectors.spark.rows.arrow import arrow_schema, column_batch, record_batch
@@ -50,7 +50,9 @@ BATCH_ROWS = 8192  # of an Arrow batch
 
 
 class _RangeReader:
-    """What the batch and the stream reader share."""
+    """What the batch and the stream reader share; `_goes_on`: batches follow one another."""
+
+    _goes_on = False
 
     def __init__(
         self, options: JournalOptions, address: StoreAddress, shards: Sequence[Shard]
@@ -76,7 +78,8 @@ class _RangeReader:
             yield record_batch(arrow_schema(RANGES), [partition.row()])
             return
         with message_first():
-            yield from _read(self._address, partition, self._options.on_trim)
+            leaves_lost = self._goes_on and self._options.on_trim == "gap"
+            yield from _read(self._address, partition, self._options.on_trim, leaves_lost)
 
     def _ends(self, start: Offset | None = None) -> Ends:
         """Return the ends of all journals; raises `StoreError` for one that went back."""
@@ -116,6 +119,8 @@ class FilteringJournalReader(JournalBatchReader):
 
 class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of `spark.readStream`."""
+
+    _goes_on = True
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return the offset at which a new query starts."""
@@ -159,7 +164,10 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
         """Do nothing: no connection stays open."""
 
 
-def _read(address: StoreAddress, partition: JournalRange, on_trim: str) -> Iterator[pa.RecordBatch]:
+def _read(
+    address: StoreAddress, partition: JournalRange, on_trim: str, leaves_lost: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield a range's rows; `leaves_lost`: what a failover lost of it is the next batch's gap."""
     schema = arrow_schema(JOURNAL)
     if partition.lost:
         yield record_batch(schema, [_gap(partition.shard, partition.after, partition.lost)])
@@ -173,14 +181,21 @@ def _read(address: StoreAddress, partition: JournalRange, on_trim: str) -> Itera
             read = sequence
             if rows.add(entry) >= BATCH_ROWS:
                 yield rows.taken()
-        _check_life(journal, partition)
-    yield from _missing(schema, partition, read, partition.until + 1, on_trim)
+        end = journal.end()
+    _check_life(end, partition)
+    last = max(read, _kept(end, partition.until)) if leaves_lost else partition.until
+    yield from _missing(schema, partition, read, last + 1, on_trim)
     yield rows.taken()
 
 
-def _check_life(journal: Journal, there: JournalRange) -> None:
+def _kept(end: JournalEnd, until: int) -> int:
+    """Return the newest number up to `until` that no failover has lost, renewed or not."""
+    return min(end.last, end.numbering.kept(until))
+
+
+def _check_life(end: JournalEnd, there: JournalRange) -> None:
     """Raise `JobFailed` if what was read may be of another life than was planned."""
-    if there.epoch and journal.end().epoch != there.epoch:
+    if there.epoch and end.epoch != there.epoch:
         raise JobFailed(
             f"journal {shard_name(there.shard)}: expected entries {there.after + 1} to"
             f" {there.until}, as planned; the route was purged meanwhile. {START_AGAIN}"
