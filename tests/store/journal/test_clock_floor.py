@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from duebridge.store.server.scripts import script
-from tests.store.journal.failing_over import counters, fail_over
+from tests.store.failing_over import counters, fail_over
 from tests.support.desk import YEAR_MS, Desk, envelope
 
 STEP = 2**20
