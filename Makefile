@@ -4,7 +4,7 @@ VENV := .venv/bin
 SERVICES := $(PYTHON) deploy/local/services.py
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --quiet --custom-compile-command "make lock"
-PARALLEL ?= -n 4 --dist loadfile
+PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 PINNED := --no-annotate --constraint requirements.lock
 # Where it is set, each of the tests' thousand processes compiles the sources for itself.
 unexport PYTHONDONTWRITEBYTECODE

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.checkout import ROOT, missing
@@ -18,6 +20,38 @@ from tests.support.redis.redis_node import RedisNode, server
 # How fast a machine draws examples is no property of the code.
 settings.register_profile("duebridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("duebridge")
+
+
+# What takes longest begins first, so that no process is left with it alone at the end.
+FIRST = ("spark", "faults", "bench", "failover", "contract")
+
+
+class Scheduling(LoadFileScheduling):
+    """Gives a file to one process, and all files of the one Spark session to another."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SESSION if nodeid.startswith(SESSION) else super()._split_scope(nodeid)
+
+
+SESSION = "tests/spark/"
+
+
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: Producer | None
+) -> LoadFileScheduling | None:
+    """Schedule the default suite; that of `long` has the jobs that start Spark themselves."""
+    return None if config.option.markexpr == "long" else Scheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the folders; a folder's tests stay as they are."""
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.relative_to(ROOT / "tests").parts[0] if ROOT in item.path.parents else ""
+    return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
 
 @pytest.fixture(scope="session")

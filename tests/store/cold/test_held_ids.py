@@ -4,22 +4,15 @@ import pytest
 
 from tests.store.cold.cold_desk import (
     DUE_MS,
-    cold_desk,
     copied,
     demoted,
     hydrate,
     sift,
     tombstones,
 )
-from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, YEAR_MS, Desk, envelope
 
 FILTERED = pytest.mark.parametrize("is_filtered", [True, False], ids=["filter", "no filter"])
-
-
-@pytest.fixture
-def desk(open_desk: Opened) -> Desk:
-    return cold_desk(open_desk)
 
 
 def held(desk: Desk, body: bytes = b"body") -> str:
