@@ -16,18 +16,27 @@ LOOK_UP_S = 0.2
 class Signals:
     """Handles the signals of a worker process.
 
-    The first SIGTERM or SIGINT ends `wait`, the second ends the process with 130. SIGHUP asks for
-    a reload of the configuration; if it came because the terminal closed, it stops the worker too.
+    SIGHUP asks for a reload of the configuration; if it came because the terminal closed, it stops
+    the worker. Before `begin` there is nothing to drain: SIGTERM ends the process with 0. After it
+    the first SIGTERM or SIGINT ends `wait`, the second ends the process with 130. `stopped_at` is
+    when the first one came, by the monotonic clock.
     """
+
+    stopped_at: float | None = None
 
     def __init__(self) -> None:
         # A queue: an Event set inside a handler may deadlock with its own wait.
         self._arrived: SimpleQueue[int] = SimpleQueue()
-        self._is_stopping = False
+        self._has_begun = False
         self._wants_reload = False
         self._has_terminal = os.isatty(STDERR)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._handle)
+
+    def begin(self) -> None:
+        """Let signals that stop the process drain it from now on."""
+        self._has_begun = True
+        signal.signal(signal.SIGINT, self._handle)
 
     def wait(self, within_s: float) -> bool:
         """Return True once the process is to stop; False after `within_s`, or to reload.
@@ -40,7 +49,7 @@ class Signals:
             with suppress(Empty):
                 self._arrived.get(timeout=min(left_s, LOOK_UP_S))
                 break
-        return self._is_stopping
+        return self.stopped_at is not None
 
     def take_reload(self) -> bool:
         """Return whether SIGHUP came since the last call."""
@@ -51,8 +60,10 @@ class Signals:
         is_closed = self._has_terminal and not os.isatty(STDERR)
         if number == signal.SIGHUP and not is_closed:
             self._wants_reload = True
-        elif self._is_stopping:
+        elif not self._has_begun:
+            os._exit(0)
+        elif self.stopped_at is not None:
             os._exit(INTERRUPTED)
         else:
-            self._is_stopping = True
+            self.stopped_at = time.monotonic()
         self._arrived.put(number)

@@ -62,9 +62,10 @@ class ProcessParts(NamedTuple):
 
 def run_process(config: Config, options: ProcessOptions) -> None:
     """Run intakes and lanes until a signal, or until the store is empty if that is asked for."""
+    signals = Signals()  # first: a SIGHUP amid the start would end the process
     with ExitStack() as stack:
         parts = open_parts(config, options, stack)
-        run_parts(parts, until_empty=options.until_empty)
+        run_parts(parts, signals, until_empty=options.until_empty)
     if options.until_empty:
         finish(is_yes=parts.drain_check.is_empty)
 
@@ -96,12 +97,12 @@ def open_parts(config: Config, options: ProcessOptions, stack: ExitStack) -> Pro
     )
 
 
-def run_parts(parts: ProcessParts, *, until_empty: bool) -> None:
+def run_parts(parts: ProcessParts, signals: Signals, *, until_empty: bool) -> None:
     """Run until a signal, or with `until_empty` until nothing is left to deliver; then drain.
 
     Raises `BridgeError` if a loop ends before.
     """
-    signals = Signals()
+    signals.begin()
     parts.status.start()
     try:
         parts.runner.start()
@@ -113,7 +114,7 @@ def run_parts(parts: ProcessParts, *, until_empty: bool) -> None:
             if until_empty and parts.drain_check.is_complete(parts.runner.config):
                 break
     finally:
-        began = time.monotonic()
+        began = signals.stopped_at or time.monotonic()
         parts.status.close()
         if not all((parts.intakes.drain(), parts.runner.drain(began))):
             end_at_once(sys.exc_info()[1])

@@ -3,20 +3,24 @@
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.acceptance.site import fetch, running
 from tests.support.command import PROGRAM, Command, wait_until
+from tests.support.servers import free_port
 
 ADDED = "  added: {target: {broker: here, topic: added}}\n"
 TWICE = """\
 from duebridge.cli.signals import Signals
 signals = Signals()
+signals.begin()
 print("up", flush=True)
 while not signals.wait(60):
     pass
@@ -148,6 +152,29 @@ def test_run_at_sighup_reads_references_anew(duebridge: Command) -> None:
         wait_until(lambda: worker.logged("config_swapped"), "the swap")
         assert worker.logged("config_swapped")[0]["changed"] == ["reminders"]
         assert worker.end() == 0
+
+
+def handles(process: "subprocess.Popen[bytes]", number: int) -> bool:
+    """Return whether a process has a handler of its own for a signal."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    [caught] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")]
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def test_run_signalled_while_it_waits_for_its_store_takes_sighup_and_ends_at_sigterm(
+    duebridge: Command,
+) -> None:
+    config = duebridge.file.read_text()
+    nowhere = re.sub(r"url: [^,}\n]+", f'url: "redis://127.0.0.1:{free_port()}/0"', config, count=1)
+    duebridge.file.write_text(nowhere)
+    with subprocess.Popen([PROGRAM, "run"], cwd=duebridge.home) as process:
+        try:
+            wait_until(lambda: handles(process, signal.SIGHUP), "the handler")
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(5) == 0
+        finally:
+            process.kill()
 
 
 def test_run_that_crashes_in_c_code_leaves_the_stack_of_each_thread(duebridge: Command) -> None:
