@@ -12,12 +12,15 @@ _EXPECTED = (
     "RFC 3339 with an offset, such as 2026-01-31T09:00:00Z or 2026-01-31T10:00:00+01:00,"
     " or epoch milliseconds"
 )
+_BEYOND_MICROSECONDS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")  # `fromisoformat` cuts them off
 _EPOCH_MS = re.compile(r"[0-9]{1,30}")  # Python refuses to convert thousands of digits
 _UNITS = ("s", "m", "h", "d", "w")  # how durations end, and instants do not
 
 
 def parse_at(value: str | int, name: str = "--at", others: str = "") -> datetime:
-    """Return an aware datetime; raises `EnvelopeError` as `parse_instant_ms` does.
+    """Return an aware datetime, rounded up to a microsecond, so that nothing is due early.
+
+    Raises `EnvelopeError` as `parse_instant_ms` does.
 
     `others` are what the caller reads beside instants, for that error.
 
@@ -28,7 +31,9 @@ def parse_at(value: str | int, name: str = "--at", others: str = "") -> datetime
         return _EPOCH + timedelta(milliseconds=parse_instant_ms(int(value), name))
     try:
         at = datetime.fromisoformat(value.upper())
-    except ValueError:
+        if _BEYOND_MICROSECONDS.search(value):
+            at += timedelta(microseconds=1)
+    except (ValueError, OverflowError):
         at = None
     if at is None or at.tzinfo is None:
         expected = f"{_EXPECTED}, or {others}" if others else _EXPECTED

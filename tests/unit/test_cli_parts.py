@@ -21,7 +21,7 @@ from duebridge.cli.commands.doctor import exit_code_of
 from duebridge.cli.exits import exit_code, finish, run_guarded
 from duebridge.cli.jsonl import Line, read_batches
 from duebridge.config.fields import parse_size_bytes
-from duebridge.durations import format_instant
+from duebridge.durations import format_instant, parse_instant_ms
 from duebridge.envelope import HeaderValue
 from duebridge.errors import (
     BridgeError,
@@ -179,9 +179,21 @@ def test_parse_at_form_is_that_instant(text: str | int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fraction", "ms"),
+    [(".123000999", 124), (".1230000001", 124), (",123000999", 124), (".999999999", 1000),
+     (".123000000000", 123), (".123", 123), (".122000001", 123)],
+)  # fmt: skip
+def test_parse_at_finer_than_a_microsecond_rounds_up(fraction: str, ms: int) -> None:
+    for zone, hour in (("Z", 9), ("+01:00", 10), ("-01:00", 8)):
+        at = parse_at(f"2026-01-31T{hour:02}:00:00{fraction}{zone}")
+        assert parse_instant_ms(at) == NINE_MS + ms
+
+
+@pytest.mark.parametrize(
     "text",
-    ["", "now", "2026-01-31", "2026-01-31T09:00:00", "-5", "1.5", "1769850000", "9" * 40, "٣"],
-)
+    ["", "now", "2026-01-31", "2026-01-31T09:00:00", "-5", "1.5", "1769850000", "9" * 40, "٣",
+     "9999-12-31T23:59:59.9999999Z"],
+)  # fmt: skip
 def test_parse_at_anything_else_is_refused(text: str) -> None:
     with pytest.raises(EnvelopeError, match="--at: expected"):
         parse_at(text)
