@@ -15,6 +15,7 @@ from duebridge import AsyncProducer
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.producer import Producer
+from duebridge.store.batching import SCHEDULE_BYTES
 from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import open_connection
 from duebridge.store.server.reconnects import Reconnects
@@ -142,6 +143,17 @@ def test_schedule_stream_holds_one_batch_of_what_it_reads(producer: Producer) ->
         assert (receipt.id, receipt.status) == (f"id{place}", "accepted")
         assert read <= place + 501
     assert place == 2_000
+
+
+def test_schedule_many_with_large_headers_makes_calls_of_a_bounded_size(build: Build) -> None:
+    producer = build()
+    producer.schedule("r", b"x", delay="1h")
+    calls: list[str] = []
+    producer._connection.observe = lambda name, _: calls.append(name)
+    headers = {f"h{number}": b"v" * 500 for number in range(60)}
+    batch = [Envelope.new(b"x", delay="1h", headers=headers) for _ in range(100)]
+    assert {each.status for each in producer.schedule_many("r", batch)} == {"accepted"}
+    assert len(calls) >= 100 * 60 * 500 // SCHEDULE_BYTES
 
 
 def test_schedule_stream_refuses_at_the_call_and_not_at_the_first_receipt(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
-from duebridge.envelope import Envelope
+from duebridge.envelope import Envelope, header_bytes
 from duebridge.errors import EnvelopeError, StoreUnavailable, UnknownRoute, unknown_name
 from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
@@ -25,7 +25,7 @@ from duebridge.store.wire.transitions import ScheduleMode
 from duebridge.telemetry.tracing import Tracing
 
 NONE: Mapping[int, str] = MappingProxyType({})
-ROW_BYTES = 256  # of an envelope beside its body and key, some
+ROW_BYTES = 256  # of an envelope beside its body, key and headers, some
 
 
 class PreparedBatch(NamedTuple):
@@ -166,7 +166,8 @@ def find_route(config: Config, name: str) -> Route:
 
 def size_bytes(envelope: Envelope) -> int:
     """Estimate the bytes that an envelope takes in a schedule call."""
-    return len(envelope.body or b"") + len(envelope.key or b"") + ROW_BYTES
+    content = len(envelope.body or b"") + len(envelope.key or b"")
+    return content + header_bytes(envelope.headers) + ROW_BYTES
 
 
 def _refused(route: Route, envelope: Envelope, error: str) -> Receipt:
