@@ -93,6 +93,11 @@ class ClusterClient(ExitSafeClient, RedisCluster):
         except (redis.exceptions.ClusterDownError, redis.exceptions.MovedError):
             self._map_keeper.look_again()
             raise
+        except Exception:
+            raise
+        except BaseException:  # of a signal handler: a reply may be outstanding
+            client.connection_pool.disconnect(inuse_connections=False)
+            raise
 
     def _execute_command(self, target_node: ClusterNode, *args: Any, **kwargs: Any) -> Any:
         if self._is_mapped:

@@ -24,7 +24,7 @@ from duebridge.store.server.cluster import ClusterClient
 from duebridge.store.server.credentials import StoreCredentials, sentinels_login, split_login
 from duebridge.store.server.errors import translated_client_errors
 from duebridge.store.server.packing import script_packer
-from duebridge.store.server.redis_client import RedisClient
+from duebridge.store.server.redis_client import RedisClient, SafePool
 from duebridge.store.server.sentinel import open_master
 
 Client: TypeAlias = redis.Redis | ClusterClient
@@ -55,7 +55,8 @@ def open_client(
             return _open_cluster(read_set_address(url), options)
         if not url.startswith("unix://"):
             options["socket_keepalive"] = True
-        return RedisClient.from_url(url, command_packer=script_packer(), **options)
+        pool = SafePool.from_url(url, command_packer=script_packer(), **options)
+        return RedisClient.from_pool(pool)
     except ValueError:  # its text may quote a password: it is not passed on
         expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
         raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None

@@ -1,9 +1,49 @@
-"""Clients of servers and Clusters that may be left open when the interpreter ends."""
+"""Clients of servers and Clusters: safe to leave open at exit and to interrupt."""
 
 import sys
 from collections.abc import Callable
+from threading import get_ident
+from typing import Any
 
 import redis
+
+
+class _Borrowed(set[Any]):
+    """The connections in use; each knows the thread that borrowed it."""
+
+    def add(self, connection: Any) -> None:
+        connection.borrower = get_ident()
+        super().add(connection)
+
+
+class SafePool(redis.ConnectionPool):
+    """Gives out no connection on which a reply is outstanding, and loses none.
+
+    An exception of a signal handler (Ctrl-C, a task's time limit) may end a call anywhere: between
+    request and reply, or before the connection is given back.
+    """
+
+    def reset(self) -> None:
+        """Begin without connections."""
+        super().reset()
+        self._in_use_connections = _Borrowed()
+
+    def release(self, connection: Any) -> None:
+        """Take a connection back; close it first if its call was interrupted."""
+        if _is_interruption(sys.exception()):
+            connection.disconnect()
+        super().release(connection)
+
+    def take_back(self) -> None:
+        """Close and take back what this thread has borrowed: its call was interrupted."""
+        thread = get_ident()
+        with self._lock:
+            for each in [each for each in self._in_use_connections if each.borrower == thread]:
+                each.disconnect()
+                super().release(each)
+            # One that was on its way from one list to the other is in neither.
+            held = len(self._available_connections) + len(self._in_use_connections)
+            self._created_connections = held
 
 
 class ExitSafeClient:
@@ -22,3 +62,41 @@ class ExitSafeClient:
 
 class RedisClient(ExitSafeClient, redis.Redis):
     """A client of one server, or of a Sentinel set's master."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send a command and return its answer; raises redis-py's errors."""
+        try:
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            _mend(self.connection_pool, error)
+            raise
+
+    def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> "MendingPipeline":
+        """Return a pipeline that mends the pool as single commands do."""
+        callbacks = self.response_callbacks
+        return MendingPipeline(self.connection_pool, callbacks, transaction, shard_hint)
+
+
+class MendingPipeline(redis.client.Pipeline):
+    """Commands in one round trip."""
+
+    def execute(self, raise_on_error: bool = True) -> Any:
+        """Send the commands and return their answers; raises redis-py's errors."""
+        try:
+            return super().execute(raise_on_error)
+        except BaseException as error:
+            self.connection = None
+            _mend(self.connection_pool, error)
+            raise
+
+
+def _mend(pool: Any, error: BaseException) -> None:
+    """Close what a call that ended so has left unusable, so that the next one connects anew."""
+    if not isinstance(pool, SafePool):
+        return
+    if _is_interruption(error):
+        pool.take_back()
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    return error is not None and not isinstance(error, Exception)

@@ -19,7 +19,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
 from duebridge.store.server.errors import SentinelRefused
-from duebridge.store.server.redis_client import RedisClient
+from duebridge.store.server.redis_client import RedisClient, SafePool
 
 ASK_EVERY_S = 1.0
 LEAST_PAUSE_S = 0.1  # between two questions, however many calls fail
@@ -271,7 +271,7 @@ class _TlsMasterConnection(_MasterConnection, redis.SSLConnection):
     """To the master, over TLS."""
 
 
-class MasterPool(redis.ConnectionPool):
+class MasterPool(SafePool):
     """Connections to the master; none to a former one is given out."""
 
     def __init__(self, finder: MasterFinder, *, is_tls: bool, **options: Any) -> None:
