@@ -125,9 +125,9 @@ def test_read_vitals_measures_the_clock_against_ours(connection: Connection) -> 
 
 
 def test_read_vitals_of_a_replica_with_a_limit_tells_both(tmp_path: Path) -> None:
-    options = ("--maxmemory", "100mb", "--replicaof", f"127.0.0.1 {free_port()}")
-    with redis_server(tmp_path, *options) as port:
+    with redis_server(tmp_path, "--maxmemory", "100mb") as port:
         opened = open_connection(f"redis://127.0.0.1:{port}/0")
+        opened.client.replicaof("127.0.0.1", free_port())  # a new connection would be refused
         vitals = read_vitals(opened)
         opened.close()
     assert (vitals.limit_bytes, vitals.is_limit_set) == (100 * 2**20, True)

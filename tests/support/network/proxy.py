@@ -61,6 +61,10 @@ class Proxy:
         self._cuts += 1
         self.release()
 
+    def lead_to(self, port: int) -> None:
+        """From now on forward new connections to another port; those there are stay."""
+        self._target = ("127.0.0.1", port)
+
     def count_anew(self) -> None:
         """Forget what has passed."""
         with self._progress:

@@ -55,11 +55,28 @@ def open_client(
             return _open_cluster(read_set_address(url), options)
         if not url.startswith("unix://"):
             options["socket_keepalive"] = True
-        pool = SafePool.from_url(url, command_packer=script_packer(), **options)
-        return RedisClient.from_pool(pool)
+        options.update(command_packer=script_packer(), redis_connect_func=greet_master)
+        return RedisClient.from_pool(SafePool.from_url(url, **options))
     except ValueError:  # its text may quote a password: it is not passed on
         expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
         raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
+
+
+def greet_master(connection: Any) -> None:
+    """Log in to a server, and refuse a replica: behind an address that follows the master.
+
+    A user without the right to ask, and a proxy that does not know the question, are let through: a
+    replica refuses the first write.
+    """
+    connection.on_connect()
+    connection.send_command("ROLE")
+    try:
+        role = connection.read_response()[0]
+    except redis.exceptions.ResponseError:
+        return
+    if role in (b"slave", "slave"):
+        text = "the server that answered is a replica, which takes no writes"
+        raise redis.exceptions.ConnectionError(f"{text}: name its primary")
 
 
 def _check_files(url: str) -> None:

@@ -1,4 +1,4 @@
-"""Clients of servers and Clusters: safe to leave open at exit and to interrupt."""
+"""Clients of servers and Clusters: safe to leave open at exit, to interrupt, and in a failover."""
 
 import sys
 from collections.abc import Callable
@@ -6,6 +6,9 @@ from threading import get_ident
 from typing import Any
 
 import redis
+
+_DEMOTED = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
+_DEMOTED_WORDS = ("READONLY", "MASTERDOWN")  # inside a script only the text may tell
 
 
 class _Borrowed(set[Any]):
@@ -83,11 +86,15 @@ class MendingPipeline(redis.client.Pipeline):
     def execute(self, raise_on_error: bool = True) -> Any:
         """Send the commands and return their answers; raises redis-py's errors."""
         try:
-            return super().execute(raise_on_error)
+            answers = super().execute(raise_on_error)
         except BaseException as error:
             self.connection = None
             _mend(self.connection_pool, error)
             raise
+        for each in answers:
+            if isinstance(each, Exception):
+                _mend(self.connection_pool, each)
+        return answers
 
 
 def _mend(pool: Any, error: BaseException) -> None:
@@ -96,7 +103,17 @@ def _mend(pool: Any, error: BaseException) -> None:
         return
     if _is_interruption(error):
         pool.take_back()
+    elif _tells_of_demotion(error):
+        pool.disconnect(inuse_connections=False)
 
 
 def _is_interruption(error: BaseException | None) -> bool:
     return error is not None and not isinstance(error, Exception)
+
+
+def _tells_of_demotion(error: BaseException) -> bool:
+    """Whether a server refused a call since it is a replica, or one without its master."""
+    is_answer = isinstance(error, redis.exceptions.ResponseError)
+    return isinstance(error, _DEMOTED) or (
+        is_answer and any(word in str(error) for word in _DEMOTED_WORDS)
+    )
