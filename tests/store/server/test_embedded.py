@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tests.support.servers import wait_until
 
 DeskIn = Callable[[Path], Desk]
 START = "import sys; from duebridge.store.server import embedded; "
+NOBODY = 65534
 MANY_KEYS = 50_000  # a server that loads them looks up once in a thousand
 SLOW = "embedded._SETTINGS['key-load-delay'] = '300'; "  # 15 s, until the test ends it
 RUN = "print(embedded.start_embedded(sys.argv[1]), flush=True)"
@@ -182,6 +184,60 @@ def test_embedded_in_a_directory_with_a_long_path_works(desk_in: DeskIn, tmp_pat
         desk_in(home).pending("a")
     finally:
         assert stop_embedded(home)
+
+
+def test_embedded_in_a_long_path_is_found_under_another_tmpdir(tmp_path: Path) -> None:
+    home = tmp_path / ("long" * 30)
+    try:
+        url = start_embedded(home)
+        process = spawn(home, f"import os; os.environ['TMPDIR'] = {str(tmp_path)!r}; {START}{RUN}")
+        assert finish(process) == (url, 0)
+    finally:
+        assert stop_embedded(home)
+
+
+@pytest.mark.parametrize("fault", ["open", "link", "foreign"])
+def test_embedded_in_a_long_path_trusts_no_folder_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    home = tmp_path / ("long" * 30)
+    monkeypatch.setattr(embedded, "SHORT_PLACE", tmp_path)
+    folder = socket_path(home).parent
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    if fault == "link":
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir(mode=0o700)
+    if fault == "open":
+        folder.chmod(0o777)
+    if fault == "foreign":
+        as_root()
+        os.chown(folder, NOBODY, NOBODY)
+    with pytest.raises(StoreUnfit, match="expected a folder of yours alone, mode 0700; got"):
+        start_embedded(home)
+    assert pids_in(home) == []
+
+
+def as_root() -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can act as another user")
+
+
+def test_embedded_trusts_no_server_of_another_user() -> None:
+    as_root()
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place)
+        home.chmod(0o777)
+        path = socket_path(home.resolve())
+        words = ["redis-server", "--port", "0", "--unixsocket", str(path), "--save", ""]
+        words += ["--unixsocketperm", "777", "--dir", "/"]
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, user=NOBODY) as foreign:
+            try:
+                wait_until(path.exists, "the other user's server")
+                with pytest.raises(StoreUnfit, match=f"expected your server; got user {NOBODY}'s"):
+                    start_embedded(home)
+            finally:
+                foreign.kill()
 
 
 def test_embedded_named_in_another_way_is_the_same_server(home: Path) -> None:

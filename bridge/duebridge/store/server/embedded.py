@@ -10,11 +10,12 @@ import os
 import shutil
 import signal
 import socket
+import stat
+import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from duebridge.errors import StoreUnavailable, StoreUnfit
@@ -22,6 +23,7 @@ from duebridge.errors import StoreUnavailable, StoreUnfit
 START_WITHIN_S = 60.0  # reading back a large append-only file takes its time
 ANSWER_WITHIN_S = 5.0
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
+SHORT_PLACE = "/tmp"  # noqa: S108 - checked; TMPDIR may differ between two processes
 _PAUSE_S = 0.02
 
 _SETTINGS = {
@@ -45,8 +47,9 @@ def start_embedded(directory: str | Path) -> str:
     """
     home = Path(directory).expanduser().resolve()
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = socket_path(home)
-    _wait(lambda: _answers(path) or _start(home, path), f"the embedded server of {home}")
+    path = _checked_socket_path(home)
+    what = f"the embedded server of {home} at {path}; if another one runs there, end that"
+    _wait(lambda: _answers(path) or _start(home, path), what)
     return f"unix://{path}"
 
 
@@ -57,7 +60,7 @@ def stop_embedded(directory: str | Path) -> bool:
     closed its socket.
     """
     home = Path(directory).expanduser().resolve()
-    path = socket_path(home)
+    path = _checked_socket_path(home)
     if not _answers(path):
         return False
     os.kill(int((home / "server.pid").read_text()), signal.SIGTERM)
@@ -66,12 +69,31 @@ def stop_embedded(directory: str | Path) -> bool:
 
 
 def socket_path(home: Path) -> Path:
-    """Return the socket of the server of a resolved directory: inside it, if the path fits."""
+    """Return the socket of the server of a resolved directory: inside it, if the path fits.
+
+    Else it is in a folder of this user's own, the same one whatever `TMPDIR` says.
+    """
     inside = home / "server.sock"
     if len(os.fsencode(inside)) <= LONGEST_SOCKET_PATH:
         return inside
     digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:32]
-    return Path(tempfile.gettempdir()) / f"duebridge-{os.getuid()}-{digest}.sock"
+    return Path(SHORT_PLACE) / f"duebridge-{os.getuid()}" / f"{digest}.sock"
+
+
+def _checked_socket_path(home: Path) -> Path:
+    """Return `socket_path`; raises `StoreUnfit` if others could have put a socket there."""
+    path = socket_path(home)
+    if path.parent != home:
+        with suppress(FileExistsError):
+            path.parent.mkdir(mode=0o700)
+        found = path.parent.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            expected = "expected a folder of yours alone, mode 0700"
+            got = f"{stat.filemode(found.st_mode)} of user {found.st_uid}"
+            raise StoreUnfit(
+                f"embedded store: {path.parent}: {expected}; got {got}; or give DIR a shorter path"
+            )
+    return path
 
 
 def server_program() -> str:
@@ -117,18 +139,7 @@ def _start(home: Path, path: Path) -> bool:
 
 
 def _run_server(home: Path, path: Path, lock: int) -> None:
-    command = [server_program(), "--unixsocket", str(path), "--dir", str(home)]
-    for name, value in _SETTINGS.items():
-        command += [f"--{name}", value]
-    with (home / "server.log").open("ab") as log:
-        server = subprocess.Popen(  # noqa: S603 - our own program, no shell
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            pass_fds=(lock,),
-        )
+    server = _spawn(home, path, lock)
 
     def is_up() -> bool:
         if server.poll() is not None:
@@ -139,18 +150,49 @@ def _run_server(home: Path, path: Path, lock: int) -> None:
     server.returncode = 0  # it outlives us on purpose: suppress the warning
 
 
+def _spawn(home: Path, path: Path, lock: int) -> subprocess.Popen[bytes]:
+    command = [server_program(), "--unixsocket", str(path), "--dir", str(home)]
+    for name, value in _SETTINGS.items():
+        command += [f"--{name}", value]
+    with (home / "server.log").open("ab") as log:
+        return subprocess.Popen(  # noqa: S603 - our own program, no shell
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+
+
 def _answers(path: Path) -> bool:
-    """Whether a server listens and is done loading; raises `StoreUnavailable` if it is frozen."""
+    """Whether a server listens and is done loading.
+
+    Raises `StoreUnavailable` if it is frozen, and `StoreUnfit` if it is another user's.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(ANSWER_WITHIN_S)
         try:
             probe.connect(os.fspath(path))
+            _check_owner(path, probe)
             probe.sendall(b"PING\r\n")
             return probe.recv(64).startswith(b"+PONG")
         except TimeoutError as error:
             raise StoreUnavailable(f"the embedded server at {path} does not answer") from error
         except OSError:
             return False
+
+
+def _check_owner(path: Path, probe: socket.socket) -> None:
+    """Refuse a server that is neither this user's nor of the owner of the socket's folder."""
+    trusted = {os.getuid(), path.parent.stat().st_uid}
+    found = {path.stat().st_uid}
+    if peer := getattr(socket, "SO_PEERCRED", None):
+        layout = struct.Struct("3i")  # process, user and group
+        _, user, _ = layout.unpack(probe.getsockopt(socket.SOL_SOCKET, peer, layout.size))
+        found.add(user)
+    if foreign := found - trusted:
+        raise StoreUnfit(f"embedded store: {path}: expected your server; got user {min(foreign)}'s")
 
 
 def _wait(is_done: Callable[[], bool], what: str) -> None:
