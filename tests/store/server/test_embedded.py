@@ -24,6 +24,7 @@ from tests.support.servers import wait_until
 DeskIn = Callable[[Path], Desk]
 START = "import sys; from duebridge.store.server import embedded; "
 NOBODY = 65534
+START_AGAIN_S = 20.0
 MANY_KEYS = 50_000  # a server that loads them looks up once in a thousand
 SLOW = "embedded._SETTINGS['key-load-delay'] = '300'; "  # 15 s, until the test ends it
 RUN = "print(embedded.start_embedded(sys.argv[1]), flush=True)"
@@ -149,6 +150,32 @@ def test_embedded_that_was_killed_is_started_again_with_its_data(
     assert pid_of(home) != pid
     assert again.snapshot() == before
     again.check()
+
+
+def test_embedded_that_was_killed_is_started_again_by_who_has_it_open(
+    open_at: Callable[..., Connection], home: Path
+) -> None:
+    both = [patient_desk(open_at(f"embedded:{home}"), START_AGAIN_S) for _ in range(2)]
+    both[0].pending("a")
+    pid = pid_of(home)
+    kill(pid)
+    assert [desk.store.next().pending for desk in both] == [1, 1]
+    assert pid_of(home) != pid
+    assert pids_in(home) == [pid_of(home)]
+
+
+def patient_desk(connection: Connection, patience_s: float) -> Desk:
+    return Desk(connection, "embedded", repeat_for_s=patience_s)
+
+
+def test_embedded_that_was_stopped_is_not_started_by_who_has_it_open(
+    open_at: Callable[..., Connection], home: Path
+) -> None:
+    desk = patient_desk(open_at(f"embedded:{home}"), 2 * embedded.REVIVE_EVERY_S)
+    stop_embedded(home)
+    with pytest.raises(StoreUnavailable):
+        desk.store.next()
+    assert pids_in(home) == []
 
 
 @pytest.fixture

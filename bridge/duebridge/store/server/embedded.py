@@ -1,7 +1,7 @@
 """The store `embedded:DIR`: a real server on a Unix socket, for a laptop, a demo, a small service.
 
 The first process that names DIR starts the server; later ones share it. It outlives them, with an
-append-only file, until `stop_embedded` ends it.
+append-only file, until `stop_embedded` ends it. One that died is started again by who has it open.
 """
 
 import fcntl
@@ -17,13 +17,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from duebridge.errors import StoreUnavailable, StoreUnfit
+import redis
+
+from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 
 START_WITHIN_S = 60.0  # reading back a large append-only file takes its time
 ANSWER_WITHIN_S = 5.0
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
 SHORT_PLACE = "/tmp"  # noqa: S108 - checked; TMPDIR may differ between two processes
+REVIVE_EVERY_S = 1.0
 _PAUSE_S = 0.02
 
 _SETTINGS = {
@@ -136,6 +140,44 @@ def _start(home: Path, path: Path) -> bool:
             return False
         _run_server(home, path, lock)
         return True
+
+
+class Reviver:
+    """Starts a server that died again, for who had it open; at most once a second."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self._home = Path(directory).expanduser().resolve()
+        self._tried_at = float("-inf")
+
+    def __call__(self) -> None:
+        """Start the server unless one runs, and do not wait for it: the call is made again."""
+        now = time.monotonic()
+        if now - self._tried_at < REVIVE_EVERY_S:
+            return
+        self._tried_at = now
+        with suppress(OSError, StoreError), _locked(self._home) as lock:
+            if lock is not None:
+                server = _spawn(self._home, _checked_socket_path(self._home), lock)
+                server.returncode = 0  # it outlives us on purpose: suppress the warning
+
+
+class RevivingConnection(redis.UnixDomainSocketConnection):
+    """To an embedded server; one that died has left its socket, and one that was stopped has not.
+
+    So what `stop_embedded` ended stays ended until it is opened again.
+    """
+
+    def __init__(self, *, revive: Callable[[], None], **options: Any) -> None:
+        """Call `revive` where nobody listens at the socket."""
+        super().__init__(**options)  # type: ignore[no-untyped-call]
+        self._revive = revive
+
+    def _connect(self) -> Any:
+        try:
+            return super()._connect()  # type: ignore[no-untyped-call]
+        except ConnectionRefusedError:
+            self._revive()
+            raise
 
 
 def _run_server(home: Path, path: Path, lock: int) -> None:

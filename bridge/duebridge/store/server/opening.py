@@ -1,6 +1,7 @@
 """Makes the client that a store's URL names: of one server, a Sentinel set's master, a Cluster."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -34,9 +35,14 @@ NODE_TIMEOUT_S = 2.0  # of a Cluster: who asks several nodes in turn waits once 
 
 
 def open_client(
-    url: str, socket_timeout_s: float, read_url: Callable[[], str] | None = None
+    url: str,
+    socket_timeout_s: float,
+    read_url: Callable[[], str] | None = None,
+    own: Mapping[str, Any] = MappingProxyType({}),
 ) -> Client:
     """Return a client; only one of a Cluster connects at once. `read_url` as of `open_connection`.
+
+    `own` are options of redis-py's for the connections to one server.
 
     `redis://`, `rediss://` and `unix://` are one server, `redis+sentinel://` the master of a
     Sentinel set, `redis+cluster://` a Cluster; `rediss+...` is over TLS. Raises `ConfigError`, and
@@ -56,7 +62,7 @@ def open_client(
         if not url.startswith("unix://"):
             options["socket_keepalive"] = True
         options.update(command_packer=script_packer(), redis_connect_func=greet_master)
-        return RedisClient.from_pool(SafePool.from_url(url, **options))
+        return RedisClient.from_pool(SafePool.from_url(url, **options, **own))
     except ValueError:  # its text may quote a password: it is not passed on
         expected = "redis://[USER:PASSWORD@]HOST:PORT/DB"
         raise ConfigError(f"store.url: expected {expected}; got one that cannot be read") from None
