@@ -36,7 +36,8 @@ _MOST = {"priority": 255}
 class Target:
     """Where an envelope goes: a broker, and the fields that a target of its type has.
 
-    It is frozen and hashable. A field that is None counts as not given, and reads as None.
+    It is frozen and hashable. A field that is None counts as not given, and reads as None. One with
+    a name of this class, which no broker type has, is among `fields` alone.
 
     >>> Target("orders", topic="late").topic
     'late'
@@ -46,10 +47,11 @@ class Target:
     fields: tuple[tuple[str, str], ...]
     """Names and values, by name."""
 
-    def __init__(self, broker: str, **fields: str | None) -> None:
+    def __init__(self, /, broker: str, **fields: str | None) -> None:
         given = tuple(sorted(item for item in fields.items() if item[1] is not None))
         # Attributes of the instance: publishers read them for every message.
-        self.__dict__.update(given, broker=broker, fields=given)
+        own = [item for item in given if item[0] not in _TARGET_NAMES]
+        self.__dict__.update(own, broker=broker, fields=given)
 
     def as_dict(self) -> dict[str, str]:
         """Return the target as the configuration has it: broker and fields."""
@@ -80,6 +82,9 @@ class Target:
 
     def __str__(self) -> str:
         return f"{self.broker}:{'/'.join(value for _, value in self.fields)}"
+
+
+_TARGET_NAMES = frozenset(dir(Target))
 
 
 def target_of(kind: type, given: object) -> Target:

@@ -54,6 +54,20 @@ def test_line_that_is_refused_loses_none_of_the_others(client: httpx.Client) -> 
     ]
 
 
+@pytest.mark.parametrize("name", ["as_dict", "fields", "self", "__reduce_ex__", "_x"])
+def test_line_with_an_unknown_field_of_a_target_is_refused_alone(
+    client: httpx.Client, name: str
+) -> None:
+    target = {"broker": "here", name: "y"}
+    content = line(f"a{name}") + line("strange", target=target) + line(f"z{name}")
+    receipts = send(client, content)
+    assert [each["status"] for each in receipts] == ["accepted", "refused", "accepted"]
+    assert f"line 2: target.{name}: unknown field" in receipts[1]["error"]
+    answer = client.post(ORDERS, json={"body": "x", "delay": "1h", "target": target})
+    assert answer.status_code == 422
+    assert f"target.{name}: unknown field" in answer.text
+
+
 def test_line_with_a_misspelt_field_names_the_close_one(client: httpx.Client) -> None:
     (receipt,) = send(client, b'{"body": "x", "dealy": "1h"}\n')
     assert receipt["error"] == "line 1: unknown field 'dealy', did you mean delay?"

@@ -1,5 +1,6 @@
 """Envelopes: what `Envelope.new` takes, and how it refuses the rest."""
 
+import copy
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,7 @@ from duebridge.envelope import (
     Instant,
     Properties,
     Target,
+    target_of,
 )
 from duebridge.errors import EnvelopeError
 
@@ -187,6 +189,18 @@ def test_new_of_a_mistyped_property_names_the_known(given: dict[str, Any]) -> No
 def test_target_says_where_it_goes() -> None:
     assert str(Target("orders", topic="t")) == "orders:t"
     assert str(Target("billing", exchange="e", routing_key="k")) == "billing:e/k"
+
+
+@pytest.mark.parametrize(
+    "name", ["as_dict", "fields", "self", "kind", "__reduce_ex__", "__class__", "__dict__"]
+)
+def test_target_field_with_a_name_of_the_class_shadows_nothing(name: str) -> None:
+    target = target_of(Target, {"broker": "orders", name: "x", "topic": "t"})
+    assert target.as_dict() == {"broker": "orders", name: "x", "topic": "t"}
+    assert dict(target.fields) == {name: "x", "topic": "t"}
+    assert target.topic == "t"
+    assert copy.copy(target) == target
+    assert Envelope.new(b"", delay="1s", target=target).target == target
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
