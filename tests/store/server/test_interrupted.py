@@ -13,7 +13,7 @@ import pytest
 from duebridge.config.durability import ReplicaWait
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.scripts import Script, script
-from tests.support.proxy import Proxy, proxied
+from tests.support.network.proxy import Proxy, proxied
 from tests.support.redis.redis_node import server
 
 PATIENCE_S = 20.0

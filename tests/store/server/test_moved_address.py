@@ -11,7 +11,7 @@ from duebridge.errors import Indeterminate, StoreUnavailable
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import read_info
 from duebridge.store.server.scripts import Script, script
-from tests.support.proxy import Proxy, proxied
+from tests.support.network.proxy import Proxy, proxied
 from tests.support.redis.redis_node import RedisNode, server
 from tests.support.servers import wait_until
 
