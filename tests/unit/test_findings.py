@@ -41,6 +41,7 @@ CONFIG = Config.model_validate(
 )
 IDLE = RouteStats("r", 0, 0, 0, 0, 0, 0, 0, 2)
 HELD = HeldStats("b:t", "312 NO_ROUTE", 1_800_000_000_000, 1, 1, at_fault=True)
+NOTHING_HELD = HeldStats("b:t", "312 NO_ROUTE", 1_800_000_000_000, 0, 1, at_fault=True)
 LETTERS_HELD = HeldStats("b:t", "312 NO_ROUTE", 1_800_000_000_000, 0, 1, dead_letter=True)
 
 
@@ -80,7 +81,13 @@ def test_findings_of_a_route_that_is_well_are_ok(
         (None, {"pending": 1, "oldest_due_age_ms": 60_001}, "warning", "due for 1m"),
         (1, {"held": (HELD,), "retry": 1}, "failure", "fails: 312 NO_ROUTE (waiting: 1)"),
         (1, {"held": (HELD,)}, "failure", "since 2027-01-15T08:00:00.000Z: the target b:t fails"),
-        (1, {"held": (LETTERS_HELD,)}, "warning", "the dead-letter target b:t fails: 312 NO_ROUTE"),
+        (1, {"held": (NOTHING_HELD,), "pending": 1}, "warning", "the target b:t fails"),
+        (
+            1,
+            {"held": (LETTERS_HELD,), "pending": 1},
+            "warning",
+            "the dead-letter target b:t fails: 312 NO_ROUTE",
+        ),
         (1, {"configured": False, "retry": 1}, "failure", "not in the configuration"),
     ],
 )

@@ -6,7 +6,7 @@ This state is only a hint: the scripts check every transition again in the store
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from random import uniform
 from typing import NamedTuple
@@ -136,6 +136,18 @@ class ShardView:
     def target_of(self, leased: LeasedEnvelope) -> Target:
         """Return an envelope's target: its own, or the route's."""
         return leased.content.target or self.target
+
+    @property
+    def awaiting(self) -> Iterator[Target]:
+        """The route's targets for which something is due, under way or backing off.
+
+        Not its target where envelopes may have their own: of these the counts do not tell.
+        """
+        poll = self.poll
+        if poll.waiting > poll.pending and not self.route.allow_targets:
+            yield self.target
+        if self.dead_letter is not None and poll.first_dead_ms != NONE:
+            yield self.dead_letter
 
     @property
     def readdress_mode(self) -> ReaddressMode | None:

@@ -65,7 +65,7 @@ class Worker:
     def _look(self) -> None:
         """Pass on which targets are well again; once a second, whether shards have moved.
 
-        And whether anybody still delivers to the targets that are held.
+        And whether anything still waits for the targets that are held.
         """
         self._pass_on_recovered()
         if self._monotonic() >= self._look_at and self._regrouping.acquire(blocking=False):
@@ -79,8 +79,8 @@ class Worker:
     def _end_idle_holds(self) -> None:
         for lane in self.lanes.values():
             if lane.targets.held():
-                named = {to for view in self.views for to in (view.target, view.dead_letter)}
-                lane.end_idle_holds(self._by_shard.keys(), named)
+                awaiting = {to for view in self.views for to in view.awaiting}
+                lane.end_idle_holds(self._by_shard.keys(), awaiting)
 
     def _regroup(self) -> None:
         """Give each shard to the loop of its node; one whose node is unknown stays where it is."""

@@ -113,7 +113,7 @@ def _large(place: str, route: RouteStats, most: int) -> Iterator[Finding]:
 
 
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
-    yield from (_held(place, route, each) for each in route.held)
+    yield from (_held(place, each) for each in route.held)
     yield from _rejected(place, route)
     named = config.routes.get(route.route)
     if route.dead and (named is None or named.dead_letter is None):
@@ -132,11 +132,11 @@ def _rejected(place: str, route: RouteStats) -> Iterator[Finding]:
         yield warning(FindingSubject.ROUTE, place, text, f"{remedy}`duebridge dead shunt {name}`")
 
 
-def _held(place: str, route: RouteStats, held: HeldStats) -> Finding:
+def _held(place: str, held: HeldStats) -> Finding:
     what = "dead-letter target" if held.dead_letter else "target"
     since = f"since {format_instant(held.since_ms)}"
     text = f"it is held {since}: the {what} {held.target} fails: {held.error}"
-    if not (route.waiting or held.waiting):
+    if not held.waiting:
         return warning(
             FindingSubject.ROUTE, place, text, "nothing waits; the next delivery will tell"
         )

@@ -313,15 +313,15 @@ class Lane:
             else:
                 health.aside[shard] = ProbeCursor()
 
-    def end_idle_holds(self, served: Set[Shard], named: Container[object]) -> None:
-        """End the holds of targets that nobody delivers to any more.
+    def end_idle_holds(self, served: Set[Shard], awaiting: Container[object]) -> None:
+        """End the holds of targets for which nothing waits: no envelope could end them.
 
-        Nothing waits for them in a shard that is served, and no route names them.
+        None is set aside for them in a shard that is served, and no route is `awaiting` them.
         """
         with self.lock:
             for health in self.targets.held():
                 health.keep_shards(served)
-            self.targets.forget_idle(named)
+            self.targets.forget_idle(awaiting)
 
     def aside_room(self) -> int:
         """Return the number of envelopes that may be set aside now."""

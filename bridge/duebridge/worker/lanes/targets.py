@@ -2,7 +2,7 @@
 
 A batch to a target that brought failures of the target and no confirm holds it; beside confirms a
 failure is its envelope's alone. A held target is tried with one envelope a second. A target that
-confirms is up. One for which nothing waits, and that no route names, is forgotten.
+confirms is up. One for which nothing waits is forgotten: its next failure holds it again.
 """
 
 import time
@@ -226,10 +226,10 @@ class TargetTable:
         else:
             self._held[health.target] = health
 
-    def forget_idle(self, named: Container[object]) -> None:
-        """End the holds for which nothing waits, and forget the targets, but those named."""
+    def forget_idle(self, awaiting: Container[object]) -> None:
+        """End the holds of idle targets, and forget these, but those that a route is `awaiting`."""
         for health in self.held():
-            if health.is_idle and health.target not in named:
+            if health.is_idle and health.target not in awaiting:
                 health.end_idle_hold()
                 self._known.pop(health.target, None)
                 self._held.pop(health.target, None)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard, routes_key
 from duebridge.store.workers import HeldTarget, LaneRecord, WorkerRecord, Workers
 from tests.acceptance.site import running
@@ -72,6 +73,9 @@ def write_a_newer_layout(duebridge: Command, client: Any) -> None:
 
 
 def hold(duebridge: Command, client: Any) -> None:
+    duebridge("send", "reminders", "due", "--delay", "0s")
+    with closing(duebridge.connection()) as connection:
+        DelayStore(connection, REMINDERS).promote()
     held = HeldTarget("here", "here:reminders", "312 NO_ROUTE", 1, True, 0, ("reminders",))
     say(duebridge, held=(held,))
 

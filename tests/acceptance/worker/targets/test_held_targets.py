@@ -95,13 +95,52 @@ def test_end_hold_of_a_target_whose_route_is_removed(targets: Targets) -> None:
     assert held(targets) == []
 
 
-def test_keep_hold_of_a_routes_target_though_nothing_waits(targets: Targets) -> None:
+@pytest.mark.parametrize("allow_targets", [OWN, []])
+def test_end_hold_of_a_routes_target_once_nothing_waits_and_hold_it_at_the_next_failure(
+    build_floor: Callable[..., Floor], allow_targets: list[object]
+) -> None:
+    targets = Targets(build_floor(allow_targets=allow_targets, on_target_error={"hold": "10m"}))
     targets.outcomes["t"] = MISSING
     targets.schedule("a")
+    targets.schedule("later", delay="10m")
     targets.run(1000)
     assert targets.floor.stores["r"].cancel("a") == "cancelled"
+    targets.run(15_000, step_ms=1000)
+    assert (held(targets), pages(targets, "t")) == ([], [])
+    targets.schedule("b")
+    targets.run(1000)
+    assert (held(targets), pages(targets, "t")) == (["t"], ["route"])
+
+
+def test_keep_hold_of_a_routes_target_while_an_envelope_waits_elsewhere(
+    build_floor: Callable[..., Floor],
+) -> None:
+    targets = Targets(build_floor(on_target_error={"hold": "10m"}))
+    targets.outcomes["t"] = MISSING
+    targets.schedule("a", "b")
+    targets.run(1000)
+    targets.floor.publisher.is_available = False
+    targets.run(3000)
+    for health in targets.floor.lane.targets.held():
+        health.aside.clear()  # as if another worker had set them aside
     targets.run(60_000, step_ms=1000)
     assert held(targets) == ["t"]
+
+
+def test_hold_of_a_dead_letter_target_lasts_while_a_letter_waits_and_ends_once_none_does(
+    build_floor: Callable[..., Floor],
+) -> None:
+    targets = Targets(build_floor(on_target_error={"hold": "0s"}))
+    targets.outcomes |= {"t": MISSING, "dlt": MISSING}
+    targets.schedule("a")
+    targets.run(3000)
+    assert targets.floor.state("a") == "dead"
+    targets.floor.publisher.is_available = False  # so that the letter tries it no more
+    targets.run(60_000, step_ms=1000)
+    assert held(targets) == ["dlt"]
+    targets.floor.stores["r"].drop(["a"])
+    targets.run(15_000, step_ms=1000)
+    assert held(targets) == []
 
 
 def test_keep_hold_of_an_own_target_while_its_envelope_waits(targets: Targets) -> None:
