@@ -160,6 +160,22 @@ def test_metrics_name_the_held_target_and_how_long(floor: Floor) -> None:
     assert found("duebridge_held", {"route": "other", "shard": "0"}) == 0
 
 
+def test_metrics_of_a_stopped_lane_hold_no_route_until_its_broker_answers(floor: Floor) -> None:
+    registry = CollectorRegistry()
+    register(lambda: floor.worker.views, [floor.lane], registry=registry)
+    fail_topic(floor, "t")
+    floor.schedule("a", delay="1s")
+    floor.turn(1000)
+    floor.publisher.is_available = False
+    floor.turn(1000)
+    found = registry.get_sample_value
+    assert found("duebridge_lane_stopped", {"broker": "memory"}) == 1
+    assert found("duebridge_held", {"route": "r", "shard": "0"}) == 0
+    floor.publisher.is_available = True
+    floor.turn(1000)
+    assert found("duebridge_held", {"route": "r", "shard": "0"}) == 1
+
+
 def test_metrics_of_an_own_target_that_is_held_leave_its_route_well(
     build_floor: Callable[..., Floor],
 ) -> None:

@@ -139,9 +139,13 @@ def _of_shards(
 def _held(views: Sequence[tuple[ShardView, list[str]]], lanes: Iterable[Lane]) -> Iterable[Metric]:
     """Yield which routes this worker holds, and the `MOST_HELD` targets that it holds longest.
 
-    An envelope's own target that fails does not hold its route: the others flow.
+    An envelope's own target that fails does not hold its route: the others flow. Nor does a target
+    of a broker that does not answer: its lane is stopped, and nothing is buried.
     """
-    route = GaugeMetricFamily("duebridge_held", "1: the target of the route fails", labels=SHARD)
+    open_brokers = {lane.broker for lane in lanes if lane.is_open}
+    route = GaugeMetricFamily(
+        "duebridge_held", "1: the target of the route fails, and its broker answers", labels=SHARD
+    )
     target = GaugeMetricFamily("duebridge_target_held", "1: the target fails", labels=TARGET)
     since = GaugeMetricFamily(
         "duebridge_target_held_seconds", "Time since the target first failed", labels=TARGET
@@ -152,7 +156,7 @@ def _held(views: Sequence[tuple[ShardView, list[str]]], lanes: Iterable[Lane]) -
     waiting = _aside(view for view, _ in views if view.gauge_lease.is_held)
     shards = [view for view, _ in views]
     held = [each for lane in lanes for each in held_targets(lane, shards, now_ms=0)]
-    names = {name for each in held for name in each.target_of}
+    names = {name for each in held if each.broker in open_brokers for name in each.target_of}
     for view, labels in views:
         route.add_metric(labels, int(view.route.name in names))
     for each in held_longest(held):
