@@ -88,6 +88,7 @@ def test_findings_of_a_route_that_is_well_are_ok(
             "warning",
             "the dead-letter target b:t fails: 312 NO_ROUTE",
         ),
+        (1, {"suspects": 2, "ready": 2}, "warning", "suspects: 2; their leases ran out twice"),
         (1, {"configured": False, "retry": 1}, "failure", "not in the configuration"),
     ],
 )

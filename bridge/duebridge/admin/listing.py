@@ -21,6 +21,8 @@ from duebridge.store.wire.poll import NONE
 from duebridge.store.wire.replies import Entry, Page
 
 STATES = ("pending", "ready", "unack", "retry", "dead")
+SUSPECT = "suspect"  # ready, and claimed alone
+LISTED = (*STATES, SUSPECT)
 PAGE = 100
 LEAST_PAGE = 10
 
@@ -65,18 +67,19 @@ def read_cursor(text: str, route: str, state: str) -> ListPosition:
 class Listing:
     """Walks the envelopes of a route in one state, or with state "" in any.
 
+    Suspects are ready; those alone are listed by "suspect".
     An envelope that changes its state meanwhile may come twice or not at all; others come once.
     """
 
     def __init__(self, route: str, stores: Sequence[DelayStore], state: str = "") -> None:
         """Raises `EnvelopeError` for an unknown state."""
-        if state and state not in STATES:
-            raise EnvelopeError(f"state: expected one of {', '.join(STATES)}; got {state!r}")
+        if state and state not in LISTED:
+            raise EnvelopeError(f"state: expected one of {', '.join(LISTED)}; got {state!r}")
         self._route = route
         self._state = state
         states = [state] if state else [*STATES]
         if "ready" in states:
-            states.append("suspect")  # people call it ready
+            states.append(SUSPECT)  # people call it ready
         self._sources = [(store, one) for store in stores for one in states]
 
     def walk(

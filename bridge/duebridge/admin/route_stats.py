@@ -18,6 +18,7 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     failure of those that are no dead-letter targets, 0 without one. `cold_left_ms` is how long cold
     envelopes can wait for the next hydrate, None without a cold tier. `configured` is false if only
     the store has the route. `rejected` are the dead whose dead-letter target rejects them for good.
+    `suspects` are the ready ones whose lease ran out twice: they are claimed alone.
     """
 
     route: str
@@ -33,6 +34,7 @@ class RouteStats(msgspec.Struct, frozen=True, omit_defaults=True):
     cold_left_ms: int | None = None
     held: tuple[HeldStats, ...] = ()
     rejected: int = 0
+    suspects: int = 0
 
     @property
     def waiting(self) -> int:
@@ -61,4 +63,5 @@ def summed(name: str, found: Sequence[Stats], *, configured: bool) -> RouteStats
         configured=configured,
         cold_left_ms=min((poll.cold_left_ms for poll in polls if poll.has_cold), default=None),
         rejected=sum(stats.rejected for stats in found),
+        suspects=sum(poll.suspect for poll in polls),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from duebridge.admin.listing import PAGE, ListedEnvelope, Listing, read_cursor
+from duebridge.admin.listing import PAGE, SUSPECT, ListedEnvelope, Listing, read_cursor
 from duebridge.receipt import EnvelopeDetails
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.wire.poll import NONE
@@ -41,10 +41,15 @@ class SearchFilter(msgspec.Struct, frozen=True):
         """Whether an envelope is meant; one that cannot be read has no key and no header."""
         return (
             self.id in ("", entry.id)
-            and self.state in ("", entry.state)
+            and self._stored_state in ("", entry.state)
             and self.window.has(entry)
             and self._has_content(entry.content or _NOTHING)
         )
+
+    @property
+    def _stored_state(self) -> str:
+        """The state by which the store answers: of the ready, the listing has found suspects."""
+        return "ready" if self.state == SUSPECT else self.state
 
     def _has_content(self, content: EnvelopeContent) -> bool:
         name, text = self.header

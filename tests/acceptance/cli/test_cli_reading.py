@@ -251,8 +251,13 @@ def test_ls_of_ready_has_those_whose_leases_ran_out_twice(duebridge: Command) ->
         now_ms[0] += 1
         store.reclaim()
     assert store.next().suspect == 1
+    send(duebridge, "reminders", {"sound": 1})
+    store.promote()
     connection.close()
-    assert listed(duebridge, "reminders", "--state", "ready") == (["suspect"], None)
+    assert listed(duebridge, "reminders", "--state", "ready") == (["suspect", "sound"], None)
+    words = ("reminders", "--state", "suspect")
+    assert listed(duebridge, *words) == (["suspect"], None)
+    assert duebridge("stats", "--output", "json").json()["routes"][0]["suspects"] == 1
 
 
 def test_ls_table_ends_with_the_cursor_on_standard_error(duebridge: Command) -> None:

@@ -10,6 +10,7 @@ from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.due_window import DueWindow
 from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
+from tests.support.servers import wait_until
 
 
 def ids(page: SearchPage) -> list[str]:
@@ -114,6 +115,19 @@ def test_search_stops_where_the_records_are_too_many_bytes_and_goes_on(
     pages = all_pages(desk, SearchFilter(REMINDERS), most_bytes=1_000)
     assert [len(page.found) for page in pages] == [3, 3, 3, 0]
     assert sorted(name for page in pages for name in ids(page)) == [f"{n}" for n in range(9)]
+
+
+def test_search_of_suspects_leaves_out_what_is_ready_beside_them(desk: OperatorsDesk) -> None:
+    (store,) = desk.operator.stores(REMINDERS)
+    desk.send(REMINDERS, Envelope.new(b"x", id="suspect", delay="0ms"))
+    for _ in range(2):
+        assert store.claim(1, 1, promote=1).ids == ["suspect"]
+        wait_until(lambda: bool(store.reclaim().moved), "its lease to run out")
+    desk.send(REMINDERS, Envelope.new(b"x", id="sound", delay="0ms"))
+    store.promote()
+    for state, expected in (("suspect", ["suspect"]), ("ready", ["suspect", "sound"])):
+        page = search(desk.operator, SearchFilter(REMINDERS, state=state))
+        assert ids(page) == expected
 
 
 def test_search_of_nothing_is_at_its_end(desk: OperatorsDesk) -> None:

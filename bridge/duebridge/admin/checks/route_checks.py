@@ -115,6 +115,7 @@ def _large(place: str, route: RouteStats, most: int) -> Iterator[Finding]:
 def _faults(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     yield from (_held(place, each) for each in route.held)
     yield from _rejected(place, route)
+    yield from _suspects(place, route)
     named = config.routes.get(route.route)
     if route.dead and (named is None or named.dead_letter is None):
         text = f"dead envelopes: {route.dead}, and the route has no dead-letter target"
@@ -130,6 +131,13 @@ def _rejected(place: str, route: RouteStats) -> Iterator[Finding]:
         name = route.route
         remedy = f"see `duebridge dead ls {name}`; make the target accept them, then run "
         yield warning(FindingSubject.ROUTE, place, text, f"{remedy}`duebridge dead shunt {name}`")
+
+
+def _suspects(place: str, route: RouteStats) -> Iterator[Finding]:
+    if route.suspects:
+        text = f"suspects: {route.suspects}; their leases ran out twice, so one may kill workers"
+        remedy = f"see `duebridge ls {route.route} --state suspect`, and docs/runbooks/suspects.md"
+        yield warning(FindingSubject.ROUTE, place, text, remedy)
 
 
 def _held(place: str, held: HeldStats) -> Finding:

@@ -43,6 +43,7 @@ class StateChoice(StrEnum):
     UNACK = "unack"
     RETRY = "retry"
     DEAD = "dead"
+    SUSPECT = "suspect"  # of the ready: claimed alone, since its leases ran out twice
     COLD = "cold"  # in files, not in the store
 
 
@@ -86,6 +87,9 @@ def ls(
     the end of its lease; dead envelopes that nothing takes away come last. If there are more, the
     last line is the cursor of the next page: in JSON {"cursor": "..."}, else a line on standard
     error. An envelope that changes its state between two pages may be listed twice or not at all.
+
+    --state suspect lists those of the ready that are claimed alone, since their leases ran out
+    twice: one of them may kill workers.
 
     --long adds key, headers, the envelope's own target, AMQP priority and the size of the body,
     --body the body too; in JSON they have the form that `get` has. On a terminal each envelope is a

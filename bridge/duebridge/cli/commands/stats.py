@@ -83,11 +83,12 @@ def stats(
     """Count the envelopes of every route by state.
 
     Ages are milliseconds; in JSON, instants are epoch milliseconds, 0 if there is none. A failing
-    target is shown with the broker's error; in JSON, "held" has each, if any, and
-    "rejected" counts the dead letters that their target rejects, if any. A route
-    that is in the store but not in the configuration is marked ("configured": false). With --watch
-    the table is refreshed in place on a terminal; in JSON each round is a line. Below 100 columns
-    a terminal has ages for instants, and what is wrong with a route beneath the table.
+    target is shown with the broker's error; in JSON, "held" has each, if any, "rejected" counts the
+    dead letters that their target rejects, and "suspects" the ready envelopes that `ls --state
+    suspect` lists. A route that is in the store but not in the configuration is marked
+    ("configured": false). With --watch the table is refreshed in place on a terminal; in JSON each
+    round is a line. Below 100 columns a terminal has ages for instants, and what is wrong with a
+    route beneath the table.
 
     With --histogram it is a plot of what falls due until the horizon, in UTC: pending by its due
     instant, retry by its next try. In JSON it stands beside the routes.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from duebridge.admin.listing import STATES
+from duebridge.admin.listing import LISTED
 from duebridge.admin.search import SearchFilter, SearchPage, search
 from duebridge.console.forms import choice, instant_ms, text_of
 from duebridge.console.visit import Visit
@@ -51,7 +51,7 @@ async def page(visit: Visit) -> Response:
         names=names,
         asked={name: text_of(visit.query, name) for name in FIELDS},
         ignores=bool(text_of(visit.query, "id")) and _has_filters(visit.query),
-        states=STATES,
+        states=LISTED,
         most_looked=MOST_LOOKED,
     )
 
@@ -113,5 +113,5 @@ def _wanted(route: str, query: Mapping[str, str]) -> SearchFilter:
         key=text_of(query, "key").encode(),
         header=(header, value),
         window=DueWindow(instant_ms(query, "from"), instant_ms(query, "to")),
-        state=choice(query, "state", ("", *STATES)),
+        state=choice(query, "state", ("", *LISTED)),
     )
