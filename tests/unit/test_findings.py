@@ -101,6 +101,26 @@ def test_findings_of_a_route_beyond_a_bound_are_one(
     assert finding.remedy
 
 
+@pytest.mark.parametrize(
+    ("reporting", "told"),
+    [(0, "workers that listen: 2, and none"), (1, "workers that listen: 2, and 1")],
+)
+def test_findings_of_workers_that_only_listen_warn_that_one_may_be_frozen(
+    reporting: int, told: str
+) -> None:
+    (finding,) = route_findings(CONFIG, IDLE, 2, reporting=reporting)
+    assert finding.severity is Severity.WARNING
+    assert finding.found == f"{told} of them reported in the last 15s: is one frozen?"
+
+
+@pytest.mark.parametrize(("listeners", "reporting"), [(2, 2), (2, None), (None, 0), (1, 2)])
+def test_findings_of_workers_that_report_or_cannot_be_told_apart_are_ok(
+    listeners: int | None, reporting: int | None
+) -> None:
+    (finding,) = route_findings(CONFIG, IDLE, listeners, reporting=reporting)
+    assert finding.severity is Severity.OK
+
+
 def test_findings_of_a_large_shard_of_a_cluster_warn_earlier() -> None:
     given = {name: getattr(IDLE, name) for name in IDLE.__struct_fields__}
     stats = [RouteStats(**{**given, "pending": count}) for count in (200_000, 200_001)]

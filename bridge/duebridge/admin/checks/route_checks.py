@@ -12,7 +12,7 @@ from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import count_listeners
-from duebridge.store.workers import WorkerRecord
+from duebridge.store.workers import KEPT_MS, WorkerRecord
 
 SHARD_PENDING = 1_000_000  # the intended size of a shard
 CLUSTER_SHARD_PENDING = 100_000  # on a Cluster: a shard stands still while its slot migrates
@@ -29,10 +29,12 @@ def check_routes(config: Config, connection: Connection) -> Iterator[Finding]:
     """Yield findings about what hinders the stored envelopes."""
     operator = Operator(config, connection)
     routes = operator.stats()
-    listeners = _listeners(config, connection, routes, operator.workers())
+    records = operator.workers()
+    listeners = _listeners(config, connection, routes, records)
     most = CLUSTER_SHARD_PENDING if connection.is_cluster else SHARD_PENDING
     for route, count in zip(routes, listeners, strict=True):
-        yield from route_findings(config, route, count, most)
+        reporting = None if records is None else count_serving(records, route.route)
+        yield from route_findings(config, route, count, most, reporting)
 
 
 def check_workers(config: Config, connection: Connection) -> Iterator[Finding]:
@@ -53,17 +55,23 @@ def lane_finding(lane: StoppedLane) -> Finding:
 
 
 def route_findings(
-    config: Config, route: RouteStats, listeners: int | None, most: int = SHARD_PENDING
+    config: Config,
+    route: RouteStats,
+    listeners: int | None,
+    most: int = SHARD_PENDING,
+    reporting: int | None = None,
 ) -> list[Finding]:
     """Return the findings of a route's figures; `listeners` is None if unknown.
 
-    `most` is what a shard is meant for.
+    `most` is what a shard is meant for; `reporting` the number of workers whose records name the
+    route, None if unknown.
     """
     place = f"routes.{route.route}"
     faults = [*_absent(config, place, route), *_faults(config, place, route)]
     faults += _large(place, route, most)
     if route.configured:
         faults += [*_late(place, route, listeners), *_cold(config, place, route)]
+        faults += _frozen(place, listeners, reporting)
     heard = "not told" if listeners is None else str(listeners)
     text = f"waiting: {route.waiting}, dead: {route.dead}, workers that listen: {heard}"
     return faults or [ok(FindingSubject.ROUTE, place, text)]
@@ -168,6 +176,22 @@ def _cold(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
     elif left_ms < tier.horizon // 2:
         text = f"envelopes due after {format_ms(left_ms)} may be cold: a run of hydrate is missing"
         yield failure(FindingSubject.ROUTE, f"{place}.cold_tier", text, run)
+
+
+def _frozen(place: str, listeners: int | None, reporting: int | None) -> Iterator[Finding]:
+    """Yield a finding if more workers listen than say how they are: a frozen one only listens."""
+    if listeners is None or reporting is None or listeners <= reporting:
+        return
+    known = str(reporting) if reporting else "none"
+    text = (
+        f"workers that listen: {listeners}, and {known} of them reported"
+        f" in the last {format_ms(KEPT_MS)}: is one frozen?"
+    )
+    remedy = (
+        "find the process that `duebridge top` lacks, and restart it; one that has just started,"
+        " or may not write its record, does not report either"
+    )
+    yield warning(FindingSubject.ROUTE, place, text, remedy)
 
 
 def _late(place: str, route: RouteStats, listeners: int | None) -> Iterator[Finding]:

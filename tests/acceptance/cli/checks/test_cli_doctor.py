@@ -77,7 +77,7 @@ def hold(duebridge: Command, client: Any) -> None:
     with closing(duebridge.connection()) as connection:
         DelayStore(connection, REMINDERS).promote()
     held = HeldTarget("here", "here:reminders", "312 NO_ROUTE", 1, True, 0, ("reminders",))
-    say(duebridge, held=(held,))
+    say(duebridge, held=(held,), routes=("reminders",))
 
 
 def say(duebridge: Command, **fields: Any) -> None:
@@ -97,6 +97,7 @@ def die(duebridge: Command, client: Any) -> None:
 
 
 def be_late(duebridge: Command, client: Any) -> None:
+    say(duebridge, routes=("reminders",))
     client.zadd(REMINDERS.key("pending"), {"old": LONG_AGO_MS})
 
 
@@ -144,7 +145,10 @@ def test_doctor_names_the_worker_that_does_not_reach_its_broker(
 def test_doctor_is_content_once_a_worker_runs(duebridge: Command) -> None:
     duebridge("send", "reminders", "hello", "--delay", "1h")
     with running(duebridge) as worker:
-        wait_until(lambda: "listen: 1" in duebridge("doctor").out, "the worker to be seen")
+        wait_until(
+            lambda: "dead: 0, workers that listen: 1" in duebridge("doctor").out,
+            "the worker to be seen",
+        )
         assert findings(doctor(duebridge)) == {}
         worker.end()
 
@@ -168,6 +172,21 @@ def test_doctor_of_a_route_that_a_worker_serves_blames_what_is_left(
     assert finding["severity"] == severity
     assert found in finding["found"]
     assert remedy in finding["remedy"]
+
+
+def test_doctor_of_a_worker_that_listens_and_does_not_report_asks_whether_it_is_frozen(
+    duebridge: Command, client: Any
+) -> None:
+    duebridge("send", "reminders", "hello", "--delay", "1h")
+    with closing(client.pubsub()) as listener:
+        listener.subscribe(REMINDERS.wake)
+        assert listener.get_message(timeout=10) is not None
+        finding = findings(doctor(duebridge))["routes.reminders"]
+        say(duebridge, routes=("reminders",))
+        assert findings(doctor(duebridge)) == {}
+    assert finding["severity"] == "warning"
+    assert "listen: 1, and none of them reported in the last 15s" in finding["found"]
+    assert "duebridge top" in finding["remedy"]
 
 
 @pytest.mark.parametrize(
