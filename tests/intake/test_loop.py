@@ -244,6 +244,9 @@ def test_retries_of_a_consumer_end_dead_with_their_rounds(opened: Opened) -> Non
     )
     assert 0 <= entrance.due_in_ms("order-1/1") <= 1000
     assert entrance.reasons() == ["attempts_exhausted"]
+    (letter,) = entrance.letters()
+    told = "the consumer failed 3 times, of max_attempts 3 (x-round 2)"
+    assert dict(letter.headers)["x-dlq-error-message"] == told
 
 
 def test_routes_of_a_changed_file_reach_the_next_batch(entrance: Entrance) -> None:

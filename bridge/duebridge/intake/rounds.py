@@ -37,7 +37,10 @@ def next_round(arrival: Arrival, reading: IntakeHeaders, policy: RetryPolicy) ->
         text = "x-origin: expected the topic or queue that the message goes back to; got none"
         raise MessageRefused(text, Reason.UNROUTABLE)
     if number >= policy.max_attempts:
-        text = f"x-round: expected fewer than max_attempts ({policy.max_attempts}); got {number}"
+        text = (
+            f"the consumer failed {number} times, of max_attempts {policy.max_attempts}"
+            f" (x-round {number - 1})"
+        )
         raise MessageRefused(text, Reason.ATTEMPTS_EXHAUSTED)
     return Round(number, _counted(arrival, reading, number))
 
