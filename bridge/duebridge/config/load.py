@@ -24,7 +24,7 @@ from duebridge.config.models import (
     Store,
     WorkerSettings,
 )
-from duebridge.config.secrets import resolve_at
+from duebridge.config.secrets import resolve_at, resolve_known
 from duebridge.config.serve import Serve
 from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of, kind_of, read_tree, shown
 from duebridge.errors import ConfigError, ConfigFileError, did_you_mean, unlisted_name
@@ -127,6 +127,16 @@ def resolved_broker(config: Config, name: str) -> dict[str, object]:
     return {
         key: resolve_at(f"brokers.{name}.{key}", value) if settings.is_at_use(key) else value
         for key, value in settings.model_dump().items()
+    }
+
+
+def known_broker(config: Config, name: str) -> dict[str, object]:
+    """Return the settings of a broker, resolved, without those that this process cannot resolve."""
+    settings = config.brokers[name]
+    return {
+        key: known
+        for key, value in settings.model_dump().items()
+        if (known := resolve_known(value) if settings.is_at_use(key) else value) is not None
     }
 
 

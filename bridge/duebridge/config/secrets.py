@@ -71,6 +71,24 @@ def resolve_at(place: str, value: object) -> object:
         raise ConfigError(f"{place}: {error}") from None
 
 
+def resolve_known(value: object) -> object:
+    """Return `value` with its texts resolved, without the entries whose reference is missing.
+
+    Of a text alone that is missing, None.
+    """
+    if isinstance(value, Mapping):
+        known = {key: resolve_known(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in known.items() if inner is not None}
+    if isinstance(value, list):
+        return [inner for inner in map(resolve_known, value) if inner is not None]
+    if not isinstance(value, str):
+        return value
+    try:
+        return resolve(value)
+    except ConfigError:
+        return None
+
+
 def unset_variables(value: object) -> set[str]:
     """Return the referenced variables that are unset and have no default."""
     if isinstance(value, Mapping):

@@ -5,6 +5,7 @@ from urllib.parse import unquote, urlsplit
 
 from duebridge.config.broker_access import source_plan, using
 from duebridge.config.durability import DurabilityNeeds
+from duebridge.config.load import known_broker
 from duebridge.config.models import Config
 from duebridge.errors import ConfigError
 from duebridge.store.server.rights import Role, rights_of, sentinel_rights
@@ -41,17 +42,20 @@ def store_lines(role: Role, namespace: str, user: str, needs: DurabilityNeeds) -
 
 
 def broker_lines(config: Config) -> Iterator[str]:
-    """Yield the commands for every broker that routes or intakes use; raises `ConfigError`."""
+    """Yield the commands for every broker that routes or intakes use; raises `ConfigError`.
+
+    Of an address or user given as a reference that cannot be resolved here, a placeholder is left.
+    """
     targets = [target for route in config.routes.values() for target in route.targets().values()]
     targets += [each.dead_letter for each in config.intakes.values() if each.dead_letter]
-    for name, broker in config.brokers.items():
+    for name in config.brokers:
         used = list(dict.fromkeys(target for target in targets if target.broker == name))
         plans = [
             source_plan(config, intake)
             for intake, each in config.intakes.items()
             if each.source.broker == name
         ]
-        settings = broker.model_dump()
+        settings = known_broker(config, name)
         with using(config, name) as kind:
             delivering = kind.permissions(settings, used)
             taking = kind.source_permissions(settings, plans)

@@ -79,6 +79,24 @@ def test_acl_of_brokers_names_the_targets_of_every_route(duebridge: Command) -> 
     ]
 
 
+def test_acl_of_addresses_given_as_references_prints_what_they_stand_for(
+    duebridge: Command,
+) -> None:
+    text = CONFIG.replace('"k:9092"', '"${{KAFKA:-kafka:9092}}"')
+    text = text.replace("amqp://clerk:canary@r/eu%2Fde", "${{RABBIT:-amqp://me:canary@r/eu}}")
+    duebridge.file.write_text(text.format(url=duebridge.url))
+    printed = duebridge("acl").out
+    assert "--bootstrap-server kafka:9092 --add" in printed
+    assert "set_permissions -p eu me" in printed
+    assert "canary" not in printed
+    named = text.replace(":-kafka:9092", "").replace(":-amqp://me:canary@r/eu", "")
+    named = named.replace("sasl.password: canary", 'sasl.password: "${{file:/none}}"')
+    duebridge.file.write_text(named.format(url=duebridge.url))
+    printed = duebridge("acl").out
+    assert "--bootstrap-server HOST:PORT --add --allow-principal User:shop" in printed
+    assert "set_permissions -p / USER" in printed
+
+
 def test_acl_prints_no_password_and_asks_no_server(tmp_path: Path) -> None:
     duebridge = Command(tmp_path, "redis://u:canary@nowhere.invalid:1/0", CONFIG)
     for words in (["acl"], ["acl", "--role", "readonly"], ["acl", "--acl-file"]):
