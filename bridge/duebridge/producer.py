@@ -83,9 +83,10 @@ class Producer:
         with other content. With `on_conflict="replace"` other content, and any under a remembered
         id, is `replaced`, a new life; `in_flight` where it is too late for that.
 
-        Raises `EnvelopeError` (nothing was stored), `StoreFull`, and `StoreUnavailable`: then
-        call again with the same id, which is harmless; the error has it in `ids`. Where the route's
-        durability names replicas that did not confirm in time, it is an `Indeterminate`.
+        Raises `EnvelopeError` and `UnknownRoute` (nothing was stored), `StoreFull`, and
+        `StoreUnavailable`: then call again with the same id, which is harmless; the error has it in
+        `ids`. Where the route's durability names replicas that did not confirm in time, it is an
+        `Indeterminate`.
         """
         envelope = Envelope.new(body, **fields)
         with _naming(envelope.id):
