@@ -5,6 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from duebridge.envelope import Target
+from duebridge.ports.source import SourcePlan
 
 
 class Severity(StrEnum):
@@ -58,9 +59,13 @@ def failure(about: FindingSubject, place: str, found: str, remedy: str) -> Findi
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """A target that a route names: its place in the file, and the largest body sent there."""
+    """A target that a route names: its place in the file, and the largest body sent there.
+
+    `plans` are those of the intakes of its broker, whose declaration may make it.
+    """
 
     route: str
     place: str
     target: Target
     max_body_bytes: int
+    plans: tuple[SourcePlan, ...] = ()

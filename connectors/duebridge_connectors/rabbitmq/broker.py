@@ -28,6 +28,7 @@ from duebridge_connectors.rabbitmq.sizes import check_frame
 from duebridge_connectors.rabbitmq.source.models import (
     RabbitDeclaration,
     RabbitSourceSettings,
+    declaring_intake,
     due_exchange,
 )
 from duebridge_connectors.rabbitmq.source.permissions import source_permission_commands
@@ -115,7 +116,8 @@ class RabbitMQ(BrokerType):
         """Return findings about a server and each target; see `BrokerType.examine`."""
         from duebridge_connectors.rabbitmq.examine import examine
 
-        return examine(place, settings, destinations, deadline_s)
+        makers = {each.place: declaring_intake(each.target, each.plans) for each in destinations}
+        return examine(place, settings, destinations, deadline_s, makers)
 
     def permissions(self, settings: Mapping[str, object], targets: Sequence[Target]) -> list[str]:
         """Return a command for `rabbitmqctl`; see `BrokerType.permissions`."""

@@ -5,6 +5,7 @@ AMQP reports whether an exchange or a queue exists, but not bindings, policies o
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from pika import BlockingConnection
@@ -20,6 +21,7 @@ from duebridge_connectors.rabbitmq.settings import connection_parameters
 
 _CONNECTION_ERRORS = (vendor.AMQPError, AMQPConnectorException, OSError)
 _UNAUTHORIZED, _NOT_FOUND = 403, 404
+NOBODY: Mapping[str, str] = MappingProxyType({})
 _OF_QUEUE = "not checked: policies, the permission to write"
 _OF_EXCHANGE = "not checked: bindings, the permission to write"
 
@@ -29,15 +31,19 @@ def examine(
     settings: Mapping[str, object],
     destinations: Sequence[Destination],
     deadline_s: float,
+    makers: Mapping[str, str] = NOBODY,
 ) -> list[Finding]:
-    """Return findings about a server and each target; see `BrokerType.examine`."""
+    """Return findings about a server and each target; see `BrokerType.examine`.
+
+    `makers` has, by the place of a target, the intake whose declaration would make it.
+    """
     parameters = parameters_within(settings, deadline_s)
     found: list[Finding] = []
     try:
         connection = BlockingConnection(parameters)
         found.append(ok(FindingSubject.BROKER, place, "answers"))
         for destination in destinations:
-            found += _examined(connection, destination)
+            found += _examined(connection, destination, makers.get(destination.place, ""))
         with suppress(vendor.AMQPError):
             connection.close()
     except _CONNECTION_ERRORS as error:
@@ -82,12 +88,12 @@ def _broker_words(error: Exception) -> str:
     return str(error).partition(") ")[2][1:-1] or str(error)
 
 
-def _examined(connection: Any, destination: Destination) -> list[Finding]:
+def _examined(connection: Any, destination: Destination, maker: str) -> list[Finding]:
     exchange, routing_key = destination.target.exchange or "", destination.target.routing_key or ""
     if exchange:
-        return [_exchange(connection, destination.place, exchange)]
+        return [_exchange(connection, destination.place, exchange, maker)]
     if refusal := _refusal(connection, queue=routing_key):
-        return [_refused(destination.place, f"queue {routing_key!r}", refusal)]
+        return [_refused(destination.place, f"queue {routing_key!r}", refusal, maker)]
     limits = read_limits(connection, routing_key)
     faults = [] if limits is None else list(_queue_problems(destination.place, routing_key, limits))
     seen = "its arguments, " if limits is None else ""
@@ -95,9 +101,9 @@ def _examined(connection: Any, destination: Destination) -> list[Finding]:
     return faults or [ok(FindingSubject.ROUTE, destination.place, text)]
 
 
-def _exchange(connection: Any, place: str, exchange: str) -> Finding:
+def _exchange(connection: Any, place: str, exchange: str, maker: str) -> Finding:
     if refusal := _refusal(connection, exchange=exchange):
-        return _refused(place, f"exchange {exchange!r}", refusal)
+        return _refused(place, f"exchange {exchange!r}", refusal, maker)
     return ok(FindingSubject.ROUTE, place, f"exchange {exchange!r} exists ({_OF_EXCHANGE})")
 
 
@@ -117,9 +123,12 @@ def _refusal(
     return None
 
 
-def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker) -> Finding:
+def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker, maker: str) -> Finding:
+    """Return what is wrong with a queue or exchange; `maker` names the intake that declares it."""
     if refusal.reply_code == _NOT_FOUND:
-        remedy = "declare it, or fix the name: duebridge declares nothing"
+        remedy = "declare it, or fix the name: duebridge declares no target"
+        if maker:
+            remedy = f"run `duebridge intake declare {maker}`"
         return failure(FindingSubject.BROKER, place, f"{name} does not exist", remedy)
     is_closed = refusal.reply_code == _UNAUTHORIZED
     remedy = "correct this user's permissions" if is_closed else "see the broker's log"

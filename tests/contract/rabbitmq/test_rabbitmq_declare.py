@@ -7,6 +7,8 @@ from typing import Any
 import pika
 import pytest
 
+from duebridge.admin.checks.broker_checks import examine_brokers
+from duebridge.config.models import Config
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.ports.checks import Finding, Severity
@@ -94,6 +96,39 @@ def test_examine_what_is_missing_names_each_thing(rabbitmq_url: str, names: Name
         f"exchange '{names.exchange}.due' does not exist",
         f"exchange {names.exchange!r} does not exist",
     ]
+
+
+def test_examine_what_an_intake_declares_advises_that_and_says_it_once(
+    rabbitmq_url: str, names: Names
+) -> None:
+    letters = {"broker": "billing", "exchange": "", "routing_key": names.letters}
+    target = {"broker": "billing", "exchange": f"{names.exchange}.due", "routing_key": "mail"}
+    other = {"broker": "billing", "exchange": f"{names.exchange}.other", "routing_key": "mail"}
+    config = Config.model_validate(
+        {
+            "version": 1,
+            "brokers": {"billing": {"type": "rabbitmq", "url": rabbitmq_url}},
+            "routes": {"r": {"target": target, "dead_letter": letters}, "s": {"target": other}},
+            "intakes": {
+                "from-plugin": {
+                    "source": {"broker": "billing", "queue": names.queue},
+                    "declare": {"exchange": names.exchange},
+                    "route": "r",
+                }
+            },
+        }
+    )
+    found = [each for each in examine_brokers(config) if each.severity is Severity.FAILURE]
+    places = [(each.found.split()[1].strip("'"), each.place) for each in found]
+    assert places == [
+        (f"{names.exchange}.due", "routes.r.target"),
+        (names.letters, "routes.r.dead_letter"),
+        (f"{names.exchange}.other", "routes.s.target"),
+        (names.queue, "intakes.from-plugin.source"),
+        (names.exchange, "intakes.from-plugin.source"),
+    ]
+    advised = ["`duebridge intake declare from-plugin`" in each.remedy for each in found]
+    assert advised == [True, True, False, True, True]
 
 
 def test_examine_takes_no_message(rabbitmq_url: str, channel: Any, names: Names) -> None:

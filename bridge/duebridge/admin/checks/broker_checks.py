@@ -12,8 +12,9 @@ from duebridge.config.load import resolved_broker
 from duebridge.config.models import Config
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
-from duebridge.ports.checks import Destination, Finding, FindingSubject, failure
+from duebridge.ports.checks import Destination, Finding, FindingSubject, Severity, failure
 from duebridge.ports.discovery import ClientMissing
+from duebridge.ports.source import SourcePlan
 from duebridge.runtime import in_background
 
 DEADLINE_S = 10.0
@@ -22,38 +23,45 @@ _GLOB = frozenset("*?[")
 
 
 class Examination(NamedTuple):
-    """One call of a broker type, about the place in the configuration."""
+    """One call of a broker type, about the place in the configuration, and of which broker."""
 
     place: str
+    broker: str
     run: Callable[[], list[Finding]]
 
 
 def examine_brokers(config: Config, deadline_s: float = DEADLINE_S) -> list[Finding]:
     """Return the findings of all brokers and intakes in use, one by one. Raises nothing."""
     examinations = [*_of_targets(config, deadline_s), *_of_sources(config, deadline_s)]
-    begun = [
-        (each.place, in_background(each.run, f"examine-{each.place}")) for each in examinations
-    ]
+    begun = [(each, in_background(each.run, f"examine-{each.place}")) for each in examinations]
     within_s = deadline_s + GRACE_S
     give_up_at = time.monotonic() + within_s
     found: list[Finding] = []
-    for place, future in begun:
+    missing: set[tuple[str, str]] = set()
+    for (place, broker, _), future in begun:
         wait([future], max(0.0, give_up_at - time.monotonic()))
-        found += _outcome(place, future) if future.done() else [_hangs(place, within_s)]
+        told = _outcome(place, future) if future.done() else [_hangs(place, within_s)]
+        found += [each for each in told if (broker, each.found) not in missing]
+        missing |= {(broker, each.found) for each in told if _is_of_target(each)}
     return found
+
+
+def _is_of_target(finding: Finding) -> bool:
+    """Whether it says that a route's target fails: an intake that declares it need not, too."""
+    return finding.severity is Severity.FAILURE and finding.place.startswith("routes.")
 
 
 def _of_targets(config: Config, deadline_s: float) -> Iterator[Examination]:
     for broker, destinations in sorted(destinations_of(config).items()):
-        yield Examination(
-            f"brokers.{broker}", partial(_examine, config, broker, destinations, deadline_s)
-        )
+        run = partial(_examine, config, broker, destinations, deadline_s)
+        yield Examination(f"brokers.{broker}", broker, run)
 
 
 def _of_sources(config: Config, deadline_s: float) -> Iterator[Examination]:
     for name in sorted(config.intakes):
-        place = f"intakes.{name}.source"
-        yield Examination(place, partial(_examine_source, config, name, place, deadline_s))
+        place, broker = f"intakes.{name}.source", config.intakes[name].source.broker
+        run = partial(_examine_source, config, name, place, deadline_s)
+        yield Examination(place, broker, run)
 
 
 def destinations_of(config: Config) -> dict[str, list[Destination]]:
@@ -62,15 +70,28 @@ def destinations_of(config: Config) -> dict[str, list[Destination]]:
     Globs of `allow_targets` are left out.
     """
     found: dict[str, list[Destination]] = defaultdict(list)
+    plans = _plans(config)
     for name, route in config.routes.items():
         for place, target in route.targets().items():
             path = ".".join(str(part) for part in ("routes", name, *place))
             if not (place[0] == "allow_targets" and _is_glob(target)):
-                found[target.broker].append(Destination(name, path, target, route.max_body))
+                declared = plans[target.broker]
+                each = Destination(name, path, target, route.max_body, tuple(declared))
+                found[target.broker].append(each)
     for name, intake in config.intakes.items():
         if (letters := intake.dead_letter) is not None:  # else the route's, which is above
             path, most = f"intakes.{name}.dead_letter", config.routes[intake.route].max_body
-            found[letters.broker].append(Destination(intake.route, path, letters, most))
+            declared = plans[letters.broker]
+            each = Destination(intake.route, path, letters, most, tuple(declared))
+            found[letters.broker].append(each)
+    return found
+
+
+def _plans(config: Config) -> defaultdict[str, list[SourcePlan]]:
+    """Return the plans of the intakes by the broker of their source."""
+    found: defaultdict[str, list[SourcePlan]] = defaultdict(list)
+    for name, intake in config.intakes.items():
+        found[intake.source.broker].append(source_plan(config, name))
     return found
 
 

@@ -36,7 +36,7 @@ def examine_source(
     found: list[Finding] = []
     try:
         connection = BlockingConnection(parameters)
-        found += _queue(connection, place, str(plan.source["queue"]))
+        found += _queue(connection, place, plan)
         if plan.declare is not None:
             found += _declaration(connection, place, plan)
         with suppress(vendor.AMQPError):
@@ -46,14 +46,14 @@ def examine_source(
     return found + list(_cycles(place, plan))
 
 
-def _queue(connection: Any, place: str, queue: str) -> Iterator[Finding]:
-    channel = connection.channel()
+def _queue(connection: Any, place: str, plan: SourcePlan) -> Iterator[Finding]:
+    channel, queue = connection.channel(), str(plan.source["queue"])
     try:
         told = channel.queue_declare(queue, passive=True).method
         kind = _kind(channel, queue)
     except vendor.ChannelClosedByBroker as error:
         wrong = refusal(error, queue)
-        remedy = "declare it (`duebridge intake declare`), or correct source.queue"
+        remedy = f"declare it (`duebridge intake declare {plan.intake}`), or correct source.queue"
         if error.reply_code != NOT_FOUND:
             remedy = "grant the right (`duebridge acl`), or see the broker's log"
         yield failure(FindingSubject.BROKER, place, _short(wrong), remedy)
@@ -96,13 +96,14 @@ def _dangers(place: str, queue: str, drops: str, is_durable: bool) -> Iterator[F
 def _declaration(connection: Any, place: str, plan: SourcePlan) -> Iterator[Finding]:
     declare = plan.declare or {}
     exchange = str(declare["exchange"])
-    due = due_exchange(exchange)
-    yield _exchange(connection, place, due, str(declare.get("type", "direct")), {})
-    yield _exchange(connection, place, exchange, "headers", exchange_arguments(exchange))
+    due, kind = due_exchange(exchange), str(declare.get("type", "direct"))
+    remedy = f"run `duebridge intake declare {plan.intake}`"
+    yield _exchange(connection, place, remedy, due, kind, {})
+    yield _exchange(connection, place, remedy, exchange, "headers", exchange_arguments(exchange))
 
 
 def _exchange(
-    connection: Any, place: str, name: str, kind: str, arguments: dict[str, str]
+    connection: Any, place: str, remedy: str, name: str, kind: str, arguments: dict[str, str]
 ) -> Finding:
     """Check that the exchange exists and has the declared type; changes nothing."""
     try:
@@ -112,15 +113,12 @@ def _exchange(
         channel.close()
     except vendor.ChannelClosedByBroker as error:
         if error.reply_code == NOT_FOUND:
-            remedy = "run `duebridge intake declare`"
             return failure(
                 FindingSubject.BROKER, place, f"exchange {name!r} does not exist", remedy
             )
         if error.reply_code == PRECONDITION:
             found = f"exchange {name!r} differs from what the intake declares: {error.reply_text}"
-            return failure(
-                FindingSubject.BROKER, place, found, "delete it and run `duebridge intake declare`"
-            )
+            return failure(FindingSubject.BROKER, place, found, f"delete it and {remedy}")
         return ok(
             FindingSubject.ROUTE,
             place,

@@ -1,12 +1,12 @@
 """The settings of an intake's source and of its declaration. Imports no client."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from duebridge.config.fields import Bytes, Whole
-from duebridge.envelope import SHORT_BYTES
+from duebridge.envelope import SHORT_BYTES, Target
 from duebridge.ports.settings import Model, ShortText, Text, expected
 from duebridge.ports.source import SourcePlan, SourceSettings
 
@@ -58,3 +58,15 @@ def own_dead_letter_queue(plan: SourcePlan) -> str:
     letter = plan.dead_letter
     is_queue = letter is not None and letter.broker == plan.broker and not letter.exchange
     return str(letter.routing_key) if letter is not None and is_queue else ""
+
+
+def declaring_intake(target: Target, plans: Iterable[SourcePlan]) -> str:
+    """Return the intake whose declaration makes a target's exchange or queue; empty for none."""
+    exchange, queue = target.exchange, target.routing_key
+    for plan in plans:
+        declared = "" if plan.declare is None else str(plan.declare["exchange"])
+        queues = (str(plan.source["queue"]), own_dead_letter_queue(plan))
+        exchanges = (declared, due_exchange(declared)) if declared else ()
+        if exchange in exchanges if exchange else queue in queues:
+            return plan.intake
+    return ""
