@@ -21,7 +21,8 @@ def ls(
     """List the intakes of the configuration, and the processes that run them.
 
     The lag is the number of messages waiting at the broker for the process, by its last record, at
-    most a few seconds old; a dash, in JSON null, where unknown.
+    most a few seconds old; a dash, in JSON null, where unknown, as while no process runs it: then
+    `duebridge doctor` counts what a RabbitMQ queue holds, and Kafka's own tools what a group lacks.
     """
     from duebridge.admin.intakes import intake_states
 
