@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from duebridge.http import parting, protocol
-from duebridge.http.protocol import HEAD_BYTES, GuardedProtocol
+from duebridge.http.connection.guarded import HEAD_BYTES, GuardedProtocol
 from tests.support.serving import SECRETS, Served
 
 ORDERS = "/v1/routes/orders/envelopes"

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from typing import cast
 
-from duebridge.http.joined import JoinedTransport
+from duebridge.http.connection.joined import JoinedTransport
 
 
 class Noting(asyncio.Transport):

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from duebridge.config.serve import ListenAddress
 from duebridge.errors import ConfigError
-from duebridge.http.protocol import GuardedProtocol
+from duebridge.http.connection.guarded import GuardedProtocol
 from duebridge.http.site import Site
 
 KEEP_ALIVE_S = 75  # longer than balancers keep an idle connection: they end it, not we

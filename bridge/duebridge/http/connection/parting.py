@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from duebridge.http.joined import JoinedTransport
+from duebridge.http.connection.joined import JoinedTransport
 
 LINGER_S = 5.0  # for a client that still sends
 READ_WITHIN_S = 30.0  # what was written

@@ -7,8 +7,8 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from duebridge.http.parting import READ_WITHIN_S, PartingTransport
-from duebridge.http.plain import PlainProtocol
+from duebridge.http.connection.parting import READ_WITHIN_S, PartingTransport
+from duebridge.http.connection.plain import PlainProtocol
 from duebridge.http.problems import ProblemError
 
 HEAD_BYTES = 32 * 1024
