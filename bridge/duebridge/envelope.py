@@ -36,8 +36,8 @@ _MOST = {"priority": 255}
 class Target:
     """Where an envelope goes: a broker, and the fields that a target of its type has.
 
-    It is frozen and hashable. A field that is None counts as not given, and reads as None. One with
-    a name of this class, which no broker type has, is among `fields` alone.
+    It is frozen and hashable. A field that is None counts as not given, and reads as None. A field
+    named like a method of this class is among `fields` alone.
 
     >>> Target("orders", topic="late").topic
     'late'

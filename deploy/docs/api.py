@@ -121,7 +121,7 @@ def is_property(method: Function) -> bool:
 def parameters(method: Function) -> Iterator[str]:
     """Yield the parameters of a method, without self or cls."""
     arguments = method.args
-    positional = arguments.args[1:]
+    positional = (arguments.posonlyargs + arguments.args)[1:]
     defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
     yield from (parameter(*pair) for pair in zip(positional, defaults, strict=True))
     if arguments.kwonlyargs:
