@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import redis
 
 from duebridge.store.server.connection import open_connection
 from tests.support.desk import LEASE_MS, NOW_MS, Desk, acks
@@ -36,7 +37,8 @@ def nodes(tmp_path: Path) -> Iterator[tuple[Desk, Promote]]:
 
         def promote(apart_ms: int) -> Desk:
             assert master.client.wait(1, 10_000) == 1
-            new.client.replicaof("NO", "ONE")
+            with redis.Redis(port=second) as replica:  # which `new` would refuse until then
+                replica.replicaof("NO", "ONE")
             promoted = Desk(new, "clocks")
             promoted.clock.now_ms = master.clock() + apart_ms
             return promoted
