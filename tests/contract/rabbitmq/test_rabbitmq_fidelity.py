@@ -19,11 +19,11 @@ from duebridge.ports.source import Arrival, SourcePlan
 from duebridge.store.wire import record
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.rabbitmq import open_publisher
+from duebridge_connectors.rabbitmq.content import decode
 from duebridge_connectors.rabbitmq.publishing.encoding import emit, publish_payload, table
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 from duebridge_connectors.rabbitmq.source.arrivals import Reader
 from duebridge_connectors.rabbitmq.source.consumer import QueueConsumer
-from duebridge_connectors.rabbitmq.source.content import decode
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
 from duebridge_connectors.rabbitmq.source.opening import open_source
 from duebridge_connectors.rabbitmq.source.prefetch import Prefetch

@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import BasicProperties, spec
 from pika.adapters.select_connection import SelectConnection
+from pika.exceptions import InvalidFrameError
 from pika.frame import Body, Header, Method
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.rabbitmq.errors import Unencodable
 from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage, PublishBatch
+from duebridge_connectors.rabbitmq.publishing.connection import PublishConnection
 from duebridge_connectors.rabbitmq.publishing.encoding import (
     BUFFER_BYTES,
     buffers,
@@ -154,10 +156,34 @@ def test_write_a_routing_key_of_255_bytes_is_the_limit() -> None:
         publish_payload("", "ü" * 128)
 
 
-def test_borrow_from_pika_finds_both_names_unchanged() -> None:
+def test_borrow_from_pika_finds_its_names_unchanged() -> None:
     emit = inspect.signature(SelectConnection._output_marshaled_frames)
     assert list(emit.parameters) == ["self", "marshaled_frames"]
     assert list(inspect.signature(SelectConnection._terminate_stream).parameters) == [
         "self",
         "error",
     ]
+    assert list(inspect.signature(SelectConnection._read_frame).parameters) == ["self"]
+
+
+def frame_of(data: bytes) -> tuple[int, Header | None]:
+    connection = object.__new__(PublishConnection)
+    connection._frame_buffer = data
+    return connection._read_frame()
+
+
+@given(headers_given, st.none() | properties_given, st.integers(0, 2**40), st.integers(1, 65535))
+def test_read_a_returned_content_header_gives_its_size_and_id_once_it_is_whole(
+    headers: Headers, properties: Properties | None, size: int, channel: int
+) -> None:
+    data = header_by_pika(message(headers, properties), size, channel)
+    used, frame = frame_of(data + b"more")
+    assert frame is not None
+    assert (used, frame.channel_number, frame.body_size) == (len(data), channel, size)
+    assert vars(frame.properties) == vars(BasicProperties(message_id="id-1"))
+    assert {frame_of(data[:cut]) for cut in range(len(data))} == {(0, None)}
+
+
+def test_read_a_content_header_without_a_frame_end_raises() -> None:
+    with pytest.raises(InvalidFrameError):
+        frame_of(header_by_pika(message(), 1)[:-1] + b"?")

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, TypeAlias
 
 import structlog
-from pika.adapters.select_connection import IOLoop, SelectConnection
+from pika.adapters.select_connection import IOLoop
 from pika.connection import Parameters
 
 from duebridge.errors import ConfigError
@@ -23,6 +23,7 @@ from duebridge_connectors.rabbitmq.errors import (
     unanswered,
 )
 from duebridge_connectors.rabbitmq.publishing.batch import PublishBatch
+from duebridge_connectors.rabbitmq.publishing.connection import PublishConnection
 from duebridge_connectors.rabbitmq.publishing.encoding import abort
 from duebridge_connectors.rabbitmq.publishing.session import PublishSession
 
@@ -124,7 +125,7 @@ class Link:
         self._refusal = None
         with suppress(ConfigError):  # a file that is being replaced
             self._parameters = self._read_parameters()
-        self._connection = SelectConnection(
+        self._connection = PublishConnection(
             self._parameters,
             on_open_callback=self._on_open,
             on_open_error_callback=self._on_closed,

@@ -9,7 +9,7 @@ from msgspec.msgpack import Ext
 from duebridge.amqp_fields import field_value
 from duebridge.envelope import HeaderValue, Target
 from duebridge.ports.source import Arrival, LogPosition, SourcePlan
-from duebridge_connectors.rabbitmq.source.content import Headers, decode, text_of
+from duebridge_connectors.rabbitmq.content import Headers, decode, text_of
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
 from duebridge_connectors.rabbitmq.source.models import due_exchange
 

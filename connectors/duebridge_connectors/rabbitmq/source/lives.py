@@ -12,8 +12,8 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from duebridge.ports.source import Positions
+from duebridge_connectors.rabbitmq.content import decode
 from duebridge_connectors.rabbitmq.source.arrivals import offset_of
-from duebridge_connectors.rabbitmq.source.content import decode
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
 
 HASH_BITS: Final = 20  # with an offset of 33 bits the most that a script counts exactly
