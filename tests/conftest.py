@@ -24,6 +24,7 @@ settings.load_profile("duebridge")
 
 # What takes longest begins first, so that no process is left with it alone at the end.
 FIRST = ("spark", "faults", "bench", "failover", "contract")
+SESSION = "tests/spark/"  # that of Spark, which its tests share
 
 
 class Scheduling(LoadFileScheduling):
@@ -31,9 +32,6 @@ class Scheduling(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return SESSION if nodeid.startswith(SESSION) else super()._split_scope(nodeid)
-
-
-SESSION = "tests/spark/"
 
 
 def pytest_xdist_make_scheduler(
