@@ -14,7 +14,7 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from duebridge.http import parting, protocol
+from duebridge.http.connection import guarded, parting
 from duebridge.http.connection.guarded import HEAD_BYTES, GuardedProtocol
 from tests.support.serving import SECRETS, Served
 
@@ -226,9 +226,9 @@ async def connections_end(app: Callable[..., Awaitable[None]], *parts: bytes) ->
 def test_connection_that_nobody_uses_is_ended(
     monkeypatch: pytest.MonkeyPatch, app: Callable[..., Awaitable[None]], request_: bytes
 ) -> None:
-    monkeypatch.setattr(protocol, "REST_WITHIN_S", SOON_S)
+    monkeypatch.setattr(guarded, "REST_WITHIN_S", SOON_S)
     monkeypatch.setattr(parting, "LINGER_S", SOON_S)
     if app is endless:
-        monkeypatch.setattr(protocol, "READ_WITHIN_S", SOON_S)
+        monkeypatch.setattr(guarded, "READ_WITHIN_S", SOON_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(connections_end(app, request_))
