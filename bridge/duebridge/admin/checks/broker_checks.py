@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import NamedTuple
@@ -75,23 +75,21 @@ def destinations_of(config: Config) -> dict[str, list[Destination]]:
         for place, target in route.targets().items():
             path = ".".join(str(part) for part in ("routes", name, *place))
             if not (place[0] == "allow_targets" and _is_glob(target)):
-                declared = plans[target.broker]
-                each = Destination(name, path, target, route.max_body, tuple(declared))
+                each = Destination(name, path, target, route.max_body, plans[target.broker])
                 found[target.broker].append(each)
     for name, intake in config.intakes.items():
         if (letters := intake.dead_letter) is not None:  # else the route's, which is above
             path, most = f"intakes.{name}.dead_letter", config.routes[intake.route].max_body
-            declared = plans[letters.broker]
-            each = Destination(intake.route, path, letters, most, tuple(declared))
+            each = Destination(intake.route, path, letters, most, plans[letters.broker])
             found[letters.broker].append(each)
     return found
 
 
-def _plans(config: Config) -> defaultdict[str, list[SourcePlan]]:
+def _plans(config: Config) -> Mapping[str, tuple[SourcePlan, ...]]:
     """Return the plans of the intakes by the broker of their source."""
-    found: defaultdict[str, list[SourcePlan]] = defaultdict(list)
+    found: dict[str, tuple[SourcePlan, ...]] = defaultdict(tuple)
     for name, intake in config.intakes.items():
-        found[intake.source.broker].append(source_plan(config, name))
+        found[intake.source.broker] += (source_plan(config, name),)
     return found
 
 

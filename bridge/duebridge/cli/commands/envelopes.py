@@ -1,7 +1,7 @@
 """`duebridge cancel`, `reschedule`, `deliver-now` and `get`: envelopes by their ids."""
 
 from collections import Counter
-from collections.abc import Iterable
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -39,7 +39,6 @@ from duebridge.instants import parse_at
 
 if TYPE_CHECKING:
     from duebridge.config.models import Config
-    from duebridge.producer import Producer
     from duebridge.receipt import Known
     from duebridge.store.server.connection import Connection
     from duebridge.store.wire.replies import ChangeAnswer
@@ -98,20 +97,14 @@ def cancel(
 
     settings = load(context, config)
     find_route(settings, route)
-
-    def cancel_all(producer: "Producer", ids: Iterable[str]) -> None:
-        for one_id in ids:
+    telling = telling_what_is_done(lambda: listed_counts(counts)) if is_many else nullcontext()
+    with opened_producer(settings) as producer, telling:
+        for one_id in read_ids(IdFilter(route, since), refuse) if is_many else (envelope_id,):
             status = producer.cancel(route, one_id)
             counts[status] += 1
             _show_answer(StatusAnswer(one_id, route, status), output)
-
-    with opened_producer(settings) as producer:
-        if is_many:
-            with telling_what_is_done(lambda: listed_counts(counts)):
-                cancel_all(producer, read_ids(IdFilter(route, since), refuse))
-            complain(listed_counts(counts) or "no line")
-        else:
-            cancel_all(producer, [envelope_id])
+    if is_many:
+        complain(listed_counts(counts) or "no line")
     finish(is_yes=not counts.keys() - {"cancelled", "recorded"})
 
 

@@ -1,7 +1,5 @@
 """HTTP/1.1 and nothing else: offers of other protocols, and trailers, are read and not followed."""
 
-from typing import Any
-
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -19,10 +17,6 @@ class PlainProtocol(HttpToolsProtocol):
 
     Fields of a trailer are kept apart from the headers, which the application may not have read.
     """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.parser = self._new_parser()
 
     def data_received(self, data: bytes) -> None:
         """Parse bytes; what is no HTTP/1.1 is refused with `send_400_response`."""

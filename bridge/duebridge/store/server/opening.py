@@ -25,7 +25,7 @@ from duebridge.store.server.cluster import ClusterClient
 from duebridge.store.server.credentials import StoreCredentials, sentinels_login, split_login
 from duebridge.store.server.errors import translated_client_errors
 from duebridge.store.server.packing import script_packer
-from duebridge.store.server.redis_client import RedisClient, SafePool
+from duebridge.store.server.redis_client import RedisClient, SafePool, role_of
 from duebridge.store.server.sentinel import open_master
 
 Client: TypeAlias = redis.Redis | ClusterClient
@@ -75,12 +75,11 @@ def greet_master(connection: Any) -> None:
     replica refuses the first write.
     """
     connection.on_connect()
-    connection.send_command("ROLE")
     try:
-        role = connection.read_response()[0]
+        role = role_of(connection)
     except redis.exceptions.ResponseError:
         return
-    if role in (b"slave", "slave"):
+    if role == "slave":
         text = "the server that answered is a replica, which takes no writes"
         raise redis.exceptions.ConnectionError(f"{text}: name its primary")
 

@@ -11,6 +11,13 @@ _DEMOTED = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
 _DEMOTED_WORDS = ("READONLY", "MASTERDOWN")  # inside a script only the text may tell
 
 
+def role_of(connection: Any) -> str:
+    """Ask the server of a connection what it is: master, slave or sentinel."""
+    connection.send_command("ROLE")
+    role = connection.read_response()[0]
+    return role.decode() if isinstance(role, bytes) else str(role)
+
+
 class _Borrowed(set[Any]):
     """The connections in use; each knows the thread that borrowed it."""
 

@@ -19,7 +19,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
 from duebridge.store.server.errors import SentinelRefused
-from duebridge.store.server.redis_client import RedisClient, SafePool
+from duebridge.store.server.redis_client import RedisClient, SafePool, role_of
 
 ASK_EVERY_S = 1.0
 LEAST_PAUSE_S = 0.1  # between two questions, however many calls fail
@@ -256,9 +256,7 @@ class _MasterConnection:
 
 def _greet(connection: Any) -> None:
     connection.on_connect()
-    connection.send_command("ROLE")
-    role = connection.read_response()[0]
-    if role not in (b"master", "master"):
+    if role_of(connection) != "master":
         connection.finder.doubt()
         raise redis.exceptions.ConnectionError("the server that answered is no master any more")
 
