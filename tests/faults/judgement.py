@@ -15,6 +15,8 @@ from tests.support.model.history_events import HistoryEvent, history_of, whole_h
 
 SLOWER = 2 if "PYTEST_XDIST_WORKER" in os.environ else 1  # beside other tests on the same cores
 WELL_S = 2.0 * SLOWER  # how late may be what is well, or is so again
+RECOVERS_WITHIN_S = 5.0 * SLOWER  # a broker's target
+LATE_MS = 2**60  # where there was none
 
 
 class RunAccount:
@@ -60,6 +62,15 @@ class RunAccount:
     def well(self, word: str, since_ms: int = 0) -> list[Bound]:
         """Bound what no fault of others may delay or stop."""
         return [self.late(word, WELL_S, since_ms), self.missing(word)]
+
+    def recovered(self, began_ms: int, well_ms: int) -> Bound:
+        """Bound when the store had word of a confirm by a broker whose start began, since its end.
+
+        What waits by then takes as long as the machine is busy: that is no part of it.
+        """
+        after_ms = min((at for at in self.confirmed_ms if at >= began_ms), default=LATE_MS)
+        what = "first publish after the broker answered, s"
+        return Bound(what, max(0, after_ms - well_ms) / 1000, RECOVERS_WITHIN_S)
 
     def missing(self, word: str, *, dead: bool = False, called: str = "") -> Bound:
         """Bound how many came to no target, or are no dead letter, although they should."""

@@ -22,7 +22,6 @@ PER_SECOND, SHORT_PER_SECOND = 1000, 500  # the former fills the windows before 
 LOOK_EVERY_S = 0.25
 FIRST_FEW = 3  # connections beyond one a second that chance may bring
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-LATE_MS = 2**60  # where there was none
 SHORT_S = 60.0  # an outage below that has short deadlines, to see several of them
 DRAINS_WITHIN_S = 600.0
 
@@ -40,7 +39,6 @@ class Outage(msgspec.Struct):
     killed_at: float = 0.0
     ended_at: float = 0.0
     connected_at: list[float] = []
-    published_after_s: float = 0.0
 
     def bounds(self, dead: int, stopped_in_s: float) -> list[Bound]:
         """Return each figure with its limit: R6, R7, R9 and R10 of the goals."""
@@ -55,7 +53,6 @@ class Outage(msgspec.Struct):
                 round(self.stopped_after_s, 1),
                 self.deadline_s + 5 * SLOWER,
             ),
-            Bound("first publish after the broker answered, s", self.published_after_s, 5 * SLOWER),
             Bound("exit by SIGTERM, broker frozen, s", round(self.left_after_s, 1), 25),
             Bound("exit by SIGTERM, broker well, s", round(stopped_in_s, 1), 10),
             Bound("in flight, most, of two workers", self.most_in_flight),
@@ -134,9 +131,7 @@ def strike(rig: Rig, outage: Outage, seconds: float) -> Look:
         answered_ms = now_ms()
 
     def look(seen: RunAccount) -> list[Bound]:
-        """Give the bounds, and how long after the broker's answer the store had a confirm."""
-        after_ms = min((at for at in seen.confirmed_ms if at >= started_ms), default=LATE_MS)
-        outage.published_after_s = max(0, after_ms - answered_ms) / 1000
-        return outage.bounds(len(seen.history.dead), rig.stopped_in_s)
+        bounds = outage.bounds(len(seen.history.dead), rig.stopped_in_s)
+        return [*bounds, seen.recovered(started_ms, answered_ms)]
 
     return look

@@ -6,8 +6,11 @@ Journal, reconcile and report begin at once; the jobs that a rate makes slow beg
 file HOME/slow; demote begins when there is HOME/demote, and never gets behind the removal.
 """
 
+import os
 import sys
+import traceback
 from collections.abc import Callable
+from faulthandler import dump_traceback_later
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -31,8 +34,9 @@ from duebridge_connectors.spark.source.loader import Summary
 from tests.spark.world import LATER_MS
 from tests.support.servers import wait_until
 
-RATE = 10  # rows a second of each slow job
-TOLD_WITHIN_S = 300.0  # as the test itself has
+RATE = 5  # rows a second of each slow job
+TOLD_WITHIN_S = 300.0  # at each step
+STUCK_S = 240.0  # then the log gets where each thread waits
 # A task that waits for its rate keeps its slot: few tasks a job, and slots for all of them.
 SETTINGS = {
     "spark.master": "local[16]",
@@ -91,11 +95,21 @@ def again_and_again(job: Callable[[], object]) -> None:
 
 
 def begin(job: Callable[..., object], *given: object, **options: Any) -> None:
-    Thread(target=job, args=given, kwargs=options, daemon=True).start()
+    """Start a thread; the driver ends at once if the job fails, and its log says why."""
+
+    def run() -> None:
+        try:
+            job(*given, **options)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+
+    Thread(target=run, daemon=True).start()
 
 
 def main() -> None:
     config, home, topic, letters, jars = sys.argv[1:]
+    dump_traceback_later(STUCK_S)
     with opened_session("killed", more={**SETTINGS, "spark.jars": jars}) as spark:
         jobs = prepared(spark, config, Path(home), topic, letters)
         real = Tier.boundary_ms

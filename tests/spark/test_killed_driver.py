@@ -20,14 +20,14 @@ from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
 from duebridge_connectors.spark.session import deferred_interrupts, quiet_py4j
 from tests.spark.cold_route import ColdRoute
-from tests.spark.driver import Jobs, all_due_in_a_month, prepared
+from tests.spark.driver import TOLD_WITHIN_S, Jobs, all_due_in_a_month, prepared
 from tests.spark.test_replay import dead
 from tests.spark.world import LATER_MS, Sent, Topics, World
 from tests.support.command import ENVIRONMENT
 from tests.support.servers import wait_until
 from tests.support.spark.launch import OF_COMMANDS
 
-ROWS = 2000  # of each job: at the driver's rate 200 s, longer than the test waits
+ROWS = 2000  # of each job: at the driver's rate 400 s, longer than the test waits
 LOG_SHOWN = 20_000  # characters, of the driver that did not get there
 BEGUN = 50  # so many are through, at least, when it is killed
 SLOW = ("plain", "split", "open", "cold")  # routes of schedule, intake, replay and hydrate
@@ -39,7 +39,7 @@ def files(home: Path, pattern: str) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)  # all jobs, and most of them twice
+@pytest.mark.timeout(1500)  # all jobs, and most of them twice
 def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_nothing(
     world: World, topics: Topics, kafka_jars: str
 ) -> None:
@@ -53,12 +53,12 @@ def test_every_job_killed_in_the_middle_and_run_again_loses_nothing_and_repeats_
     topics.fill(topic, (Sent(name.encode()) for name in IDS))
     topics.fill(letters, dead(*IDS, route="open"))
     with killed_driver(world, topic, letters, kafka_jars) as driver:
-        driver.wait_until(lambda: is_reported(home), within_s=200)
+        driver.wait_until(lambda: is_reported(home), "journal and report")
         (home / "slow").touch()
-        driver.wait_until(lambda: is_begun(world), within_s=120)
+        driver.wait_until(lambda: is_begun(world), f"{BEGUN} of {SLOW}")
         (home / "demote").touch()
         frozen = ColdLog(f"{home}/cold", "frozen")
-        driver.wait_until(lambda: frozen.state().unfinished, within_s=60)
+        driver.wait_until(lambda: frozen.state().unfinished, "demote")
     before = {route: len(world.ids(route)) for route in SLOW}
     assert all(BEGUN <= count < ROWS for count in before.values()), before
     assert frozen.state().unfinished, "demote was over"
@@ -83,9 +83,9 @@ class Driver(NamedTuple):
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def wait_until(self, is_true: Callable[[], object], within_s: float) -> None:
+    def wait_until(self, is_true: Callable[[], object], what: str) -> None:
         """Return once it is true; fails at the deadline, or if the process ends before."""
-        wait_until(lambda: self._is_alive() and is_true(), self, within_s)
+        wait_until(lambda: self._is_alive() and is_true(), f"{what} of {self}", TOLD_WITHIN_S)
 
     def _is_alive(self) -> bool:
         assert self.process.poll() is None, str(self)
