@@ -5,8 +5,11 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 import uvicorn
@@ -28,6 +31,9 @@ POST = f"POST {ORDERS} HTTP/1.1\r\n"
 CHUNKED = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 EVENT = "ce-specversion: 1.0\r\nce-type: t\r\nce-source: s\r\nce-delay: 1h\r\nce-id: "
 SOON_S, WITHIN_S = 0.2, 20.0
+LARGE, END = bytes(16 << 20), b"the end\r\n0\r\n\r\n"  # more than a kernel takes unread
+
+Application: TypeAlias = Callable[..., Awaitable[None]]
 
 
 def json_post(name: str, headers: str = HEAD) -> bytes:
@@ -180,6 +186,15 @@ async def endless(_: Scope, __: Receive, send: Send) -> None:
         await asyncio.sleep(0)
 
 
+async def both_ways(_: Scope, receive: Receive, send: Send) -> None:
+    """Answer before the body has come."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": LARGE, "more_body": True})
+    await send({"type": "http.response.body", "body": b"x", "more_body": True})
+    assert (await receive())["body"] == b"hello"
+    await send({"type": "http.response.body", "body": b"the end"})
+
+
 async def given_up(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer until the client has not read for a while, and leave it at that."""
     try:
@@ -188,29 +203,58 @@ async def given_up(scope: Scope, receive: Receive, send: Send) -> None:
         return
 
 
-async def connections_end(app: Callable[..., Awaitable[None]], *parts: bytes) -> None:
-    """Send to a server of this application, read little, and wait until it has no connection."""
+@asynccontextmanager
+async def one_client(
+    app: Application, read_within_s: float
+) -> AsyncIterator[tuple[socket.socket, asyncio.Event]]:
+    """Connect to a server of this application; the event tells that it lost the connection."""
     state, loop, gone = ServerState(), asyncio.get_running_loop(), asyncio.Event()
 
     class Watched(GuardedProtocol):
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
+            assert not state.connections
             gone.set()
 
     config = uvicorn.Config(app, ws="none", lifespan="off", timeout_keep_alive=1, log_config=None)
-    server = await loop.create_server(lambda: Watched(config, state, {}), "127.0.0.1", 0)
+    made = partial(Watched, config, state, {}, read_within_s=read_within_s)
+    server = await loop.create_server(made, "127.0.0.1", 0)
     client = socket.create_connection(server.sockets[0].getsockname()[:2], WITHIN_S)
     client.setblocking(False)
     try:
+        yield client, gone
+    finally:
+        client.close()
+        server.close()
+
+
+async def connections_end(app: Application, read_within_s: float, *parts: bytes) -> None:
+    """Send to a server of this application, read little, and wait until it has no connection."""
+    loop = asyncio.get_running_loop()
+    async with one_client(app, read_within_s) as (client, gone):
         for part in parts:
             await loop.sock_sendall(client, part)
             await loop.sock_recv(client, 10)
         await loop.sock_sendall(client, b"\r\n")
         await asyncio.wait_for(gone.wait(), WITHIN_S)
-        assert not state.connections
-    finally:
-        client.close()
-        server.close()
+
+
+async def late_reading() -> bytes:
+    """Send a body once its answer was left unread for long, and read all of it."""
+    loop, answer = asyncio.get_running_loop(), b""
+    async with one_client(both_ways, SOON_S) as (client, gone):
+        await loop.sock_sendall(client, b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(gone.wait(), 5 * SOON_S)
+        await loop.sock_sendall(client, b"hello")
+        while not answer.endswith(END):
+            answer += await asyncio.wait_for(loop.sock_recv(client, 1 << 20), WITHIN_S)
+    return answer
+
+
+def test_client_that_sends_before_it_reads_keeps_its_connection() -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert LARGE in runner.run(late_reading())
 
 
 @pytest.mark.parametrize(
@@ -224,11 +268,10 @@ async def connections_end(app: Callable[..., Awaitable[None]], *parts: bytes) ->
     ids=["empty line behind a request", "body behind its answer", "unread", "unread, given up"],
 )
 def test_connection_that_nobody_uses_is_ended(
-    monkeypatch: pytest.MonkeyPatch, app: Callable[..., Awaitable[None]], request_: bytes
+    monkeypatch: pytest.MonkeyPatch, app: Application, request_: bytes
 ) -> None:
     monkeypatch.setattr(guarded, "REST_WITHIN_S", SOON_S)
     monkeypatch.setattr(parting, "LINGER_S", SOON_S)
-    if app is endless:
-        monkeypatch.setattr(guarded, "READ_WITHIN_S", SOON_S)
+    read_within_s = SOON_S if app is endless else WITHIN_S
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(connections_end(app, request_))
+        runner.run(connections_end(app, read_within_s, request_))

@@ -6,7 +6,9 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import structlog
 import uvicorn
@@ -34,10 +36,11 @@ class Server(uvicorn.Server):
 
     def __init__(self, site: Site, app: ASGIApp) -> None:
         serve = site.config.serve
+        protocol: Any = partial(GuardedProtocol, read_within_s=serve.request_timeout / 1000)
         super().__init__(
             uvicorn.Config(
                 app,
-                http=GuardedProtocol,
+                http=protocol,
                 ws="none",
                 loop="uvloop",
                 lifespan="off",

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from duebridge.http.connection.parting import READ_WITHIN_S, PartingTransport
+from duebridge.http.connection.parting import PartingTransport
 from duebridge.http.connection.plain import PlainProtocol
 from duebridge.http.problems import ProblemError
 
@@ -51,28 +51,31 @@ class GuardedProtocol(PlainProtocol):
     - A head or a trailer that is too long is answered 431, and a head that is slow not at all.
     - A connection beyond the limit is turned away, and those before it are served; uvicorn's own
       limit refuses all of them then.
-    - Whatever comes, a connection without a request in hand has a timer, and so has one whose
-      client does not read; uvicorn stops its timer at any byte.
+    - Whatever comes, a connection without a request in hand has a timer; uvicorn stops its timer
+      at any byte.
+    - A client that reads nothing for `read_within_s` loses its connection, but not while it sends a
+      body of which the answer has begun: who answers so bounds what waits (endpoints/outlet.py).
     - The rest of a body whose answer was early is read for a while, and left out.
     - A client that has ended its side gets the answers to what it sent whole.
     """
 
     transport: PartingTransport  # type: ignore[assignment]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, read_within_s: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._read_within_s = read_within_s
         self._apart_bytes = 0  # since the latest head, part of a body or message ended
         self._is_head_coming = False
         self._is_body_coming = False
         self._is_too_large = False
         self._is_refused = False
         self._most_connections, self.limit_concurrency = self.limit_concurrency, None
-        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
         super().connection_made(transport)
-        self.transport = PartingTransport(transport, self.loop, self._is_stuck)
+        within_s = self._read_within_s
+        self.transport = PartingTransport(transport, self.loop, self._is_stuck, within_s)
         if self._most_connections is not None and len(self.connections) > self._most_connections:
             self.app = turn_away
         self._wait(HEAD_WITHIN_S)
@@ -80,9 +83,8 @@ class GuardedProtocol(PlainProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         self._unset_keepalive_if_required()
-        self.resume_writing()
         super().connection_lost(exc)
-        self.transport.lost()
+        self.transport.stop_waiting()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of a head or a body; a connection that ends takes none."""
@@ -106,13 +108,14 @@ class GuardedProtocol(PlainProtocol):
     def pause_writing(self) -> None:
         """Wait for the client to read."""
         super().pause_writing()
-        self._unread = self.loop.call_later(READ_WITHIN_S, self.transport.abort)
+        if not self.transport.is_closing():
+            self.transport.await_reader(self._is_both_ways)
 
     def resume_writing(self) -> None:
         """Write on."""
         super().resume_writing()
-        if self._unread is not None:
-            self._unread.cancel()
+        if not self.transport.is_closing():
+            self.transport.stop_waiting()
 
     def on_message_begin(self) -> None:
         """Begin a head."""
@@ -196,6 +199,9 @@ class GuardedProtocol(PlainProtocol):
     def _is_in_hand(self) -> bool:
         cycle = self.cycle  # none at first
         return bool(cycle) and not cycle.response_complete
+
+    def _is_both_ways(self) -> bool:
+        return self._is_body_coming and self._is_in_hand() and self.cycle.response_started
 
     def _is_stuck(self) -> bool:
         return self._is_in_hand() and self.flow.write_paused

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from duebridge.http.connection.joined import JoinedTransport
 
 LINGER_S = 5.0  # for a client that still sends
-READ_WITHIN_S = 30.0  # what was written
 
 
 class PartingTransport(JoinedTransport):
@@ -15,7 +14,8 @@ class PartingTransport(JoinedTransport):
     A socket that is closed while bytes arrive resets its connection, and the client may lose the
     answer. So where its request is still coming (`is_heard`), `close` only ends the answer; what
     comes is left out, until the client closes too. `is_stuck` says whether the answer is cut short
-    for a client that does not read it: then there is nothing to wait for.
+    for a client that does not read it: then there is nothing to wait for. `read_within_s` is how
+    long a client may read nothing of what waits for it.
     """
 
     def __init__(
@@ -23,39 +23,56 @@ class PartingTransport(JoinedTransport):
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
         is_stuck: Callable[[], bool],
+        read_within_s: float,
     ) -> None:
         super().__init__(transport, loop)
         self.is_heard = True
         self._is_stuck = is_stuck
-        self._end: asyncio.TimerHandle | None = None
+        self._read_within_s = read_within_s
+        self._is_ending = False
+        self._timer: asyncio.TimerHandle | None = None
 
     def write(self, data: bytes) -> None:
         """Write with what else this turn writes, but nothing behind the end."""
-        if self._end is None:
+        if not self._is_ending:
             super().write(data)
 
     def close(self) -> None:
         """End the answer, or the second time the connection, once all is written."""
         if self._is_stuck():
             self._transport.abort()
-        elif self._end is None and not self.is_heard and not self._transport.is_closing():
+        elif not (self._is_ending or self.is_heard or self._transport.is_closing()):
             self._leave()
-            self._abort_after(LINGER_S)
+            self._is_ending = True
+            self._after(LINGER_S, self._transport.abort)
             self._transport.write_eof()
             self._transport.resume_reading()
         else:
             super().close()
-            self._abort_after(READ_WITHIN_S)
+            self._is_ending = True
+            self.await_reader(lambda: False)
 
     def is_closing(self) -> bool:
         """Whether it ends: nothing more is read or written."""
-        return self._end is not None or self._transport.is_closing()
+        return self._is_ending or self._transport.is_closing()
 
-    def lost(self) -> None:
-        """Wait for nothing: the connection is gone."""
-        if self._end is not None:
-            self._end.cancel()
+    def await_reader(self, is_excused: Callable[[], bool]) -> None:
+        """Abort the connection once its client has read nothing for too long, but for an excuse."""
+        left = self._transport.get_write_buffer_size()
 
-    def _abort_after(self, seconds: float) -> None:
-        self.lost()
-        self._end = self._loop.call_later(seconds, self._transport.abort)
+        def look() -> None:
+            if is_excused() or self._transport.get_write_buffer_size() != left:
+                self.await_reader(is_excused)
+            else:
+                self._transport.abort()
+
+        self._after(self._read_within_s, look)
+
+    def stop_waiting(self) -> None:
+        """Wait for nothing: all is read, or the connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _after(self, seconds: float, call: Callable[[], None]) -> None:
+        self.stop_waiting()
+        self._timer = self._loop.call_later(seconds, call)
