@@ -17,16 +17,17 @@ class Signals:
     """Handles the signals of a worker process.
 
     SIGHUP asks for a reload of the configuration; if it came because the terminal closed, it stops
-    the worker. Before `begin` there is nothing to drain: SIGTERM ends the process with 0. After it
-    the first SIGTERM or SIGINT ends `wait`, the second ends the process with 130. `stopped_at` is
-    when the first one came, by the monotonic clock.
+    the worker. Before `begin` there is nothing to drain: SIGTERM ends the process with `unbegun`.
+    After it the first SIGTERM or SIGINT ends `wait`, the second ends the process with 130.
+    `stopped_at` is when the first one came, by the monotonic clock.
     """
 
     stopped_at: float | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, unbegun: int = 0) -> None:
         # A queue: an Event set inside a handler may deadlock with its own wait.
         self._arrived: SimpleQueue[int] = SimpleQueue()
+        self._unbegun = unbegun
         self._has_begun = False
         self._wants_reload = False
         self._has_terminal = os.isatty(STDERR)
@@ -61,7 +62,7 @@ class Signals:
         if number == signal.SIGHUP and not is_closed:
             self._wants_reload = True
         elif not self._has_begun:
-            os._exit(0)
+            os._exit(self._unbegun)
         elif self.stopped_at is not None:
             os._exit(INTERRUPTED)
         else:

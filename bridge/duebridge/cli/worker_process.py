@@ -11,7 +11,7 @@ from typing import NamedTuple
 import structlog
 
 from duebridge.admin.checks.drain_check import DrainCheck
-from duebridge.cli.exits import finish
+from duebridge.cli.exits import DONE, NO, finish
 from duebridge.cli.session import opened_store
 from duebridge.cli.signals import Signals
 from duebridge.config.broker_access import open_publishers
@@ -62,7 +62,8 @@ class ProcessParts(NamedTuple):
 
 def run_process(config: Config, options: ProcessOptions) -> None:
     """Run intakes and lanes until a signal, or until the store is empty if that is asked for."""
-    signals = Signals()  # first: a SIGHUP amid the start would end the process
+    # First: a SIGHUP amid the start would end the process.
+    signals = Signals(unbegun=NO if options.until_empty else DONE)
     with ExitStack() as stack:
         parts = open_parts(config, options, stack)
         run_parts(parts, signals, until_empty=options.until_empty)
@@ -115,8 +116,9 @@ def run_parts(parts: ProcessParts, signals: Signals, *, until_empty: bool) -> No
                 break
     finally:
         began = signals.stopped_at or time.monotonic()
-        parts.status.close()
-        if not all((parts.intakes.drain(), parts.runner.drain(began))):
+        are_intakes_over = parts.intakes.drain()
+        parts.status.close()  # as late as this: until then the process listens and claims
+        if not all((are_intakes_over, parts.runner.drain(began))):
             end_at_once(sys.exc_info()[1])
 
 

@@ -161,18 +161,19 @@ def handles(process: "subprocess.Popen[bytes]", number: int) -> bool:
     return bool(int(caught, 16) >> (number - 1) & 1)
 
 
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--until-empty",), 1)])
 def test_run_signalled_while_it_waits_for_its_store_takes_sighup_and_ends_at_sigterm(
-    duebridge: Command,
+    duebridge: Command, options: tuple[str, ...], code: int
 ) -> None:
     config = duebridge.file.read_text()
     nowhere = re.sub(r"url: [^,}\n]+", f'url: "redis://127.0.0.1:{free_port()}/0"', config, count=1)
     duebridge.file.write_text(nowhere)
-    with subprocess.Popen([PROGRAM, "run"], cwd=duebridge.home) as process:
+    with subprocess.Popen([PROGRAM, "run", *options], cwd=duebridge.home) as process:
         try:
             wait_until(lambda: handles(process, signal.SIGHUP), "the handler")
             process.send_signal(signal.SIGHUP)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(5) == 0
+            assert process.wait(5) == code
         finally:
             process.kill()
 
