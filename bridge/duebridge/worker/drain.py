@@ -25,19 +25,22 @@ def drain(
     lanes: Iterable[Lane],
     views: Sequence[ShardView],
     settings: WorkerSettings,
-    closers: Iterable[Callable[[], None]],
+    stop_listening: Callable[[], None],
+    close: Callable[[], None],
     began: float,
 ) -> bool:
-    """Drain the loops and lanes of a process, then run `closers`; see `Runner.drain`."""
+    """Drain the loops and lanes of a process, then close its store; see `Runner.drain`."""
     drained_by = began + settings.drain / 1000
     closed_by = drained_by + settings.publish_deadline / 1000 + CLOSE_MARGIN_S
+    # First: who listens and has no record counts as frozen.
+    listener = _in_background(stop_listening)
     worker.stop(_left_s(drained_by))
     _in_background(lambda: _give_up_leases(views)).join(GIVE_UP_WITHIN_S)
     worker.drain(_left_s(drained_by))
     closing = [_in_background(lane.close) for lane in lanes]
     _join(closing, closed_by)  # the publishers have answered for what was outstanding
     worker.drain(min(CLOSE_WITHIN_S, _left_s(closed_by)))
-    closing += [_in_background(close) for close in closers]
+    closing += [listener, _in_background(close)]
     is_over = _join(closing, max(closed_by, time.monotonic() + CLOSE_MARGIN_S / 2))
     worker.end_threads()
     log.info("drained", took_s=round(time.monotonic() - began, 3))

@@ -200,6 +200,7 @@ class Runner:
             self.lanes.values(),
             self.views(),
             self._config.worker,
-            (self._listener.close, self._connection.close),
+            self._listener.close,
+            self._connection.close,
             time.monotonic() if began is None else began,
         )

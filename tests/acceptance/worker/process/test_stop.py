@@ -14,6 +14,7 @@ from duebridge.envelope import Envelope
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard, routes_key
 from duebridge.store.server.connection import open_connection
+from duebridge.store.server.fitness import count_listeners
 from duebridge.store.wire.poll import Poll
 from tests.acceptance.site import Worker, up
 from tests.support.command import ENVIRONMENT, wait_until
@@ -58,6 +59,9 @@ class Store:
 
     def is_leased(self) -> bool:
         return any(each.unack for each in self._polls())
+
+    def has_listeners(self) -> bool:
+        return any(count_listeners(self._connection, self._shards()))
 
     def _polls(self) -> list[Poll]:
         return [DelayStore(self._connection, shard).next() for shard in self._shards()]
@@ -160,6 +164,15 @@ def test_stop_while_the_broker_is_frozen_ends_in_time(
             store.schedule()
             wait_until(store.is_leased, "publishes without an answer")
             assert seconds_to_end(worker) <= WITHIN_S
+
+
+def test_stop_that_lasts_leaves_nobody_who_listens(store: Store, start: Start) -> None:
+    """A worker that listens, and whose record is gone, would count as frozen."""
+    with start(hanging="close", drain_s=LONG_DRAIN_S) as worker:
+        wait_until(store.has_listeners, "it to listen")
+        worker.process.terminate()
+        wait_until(lambda: not store.has_listeners(), "it to stop listening")
+        assert worker.process.poll() is None
 
 
 def test_stop_of_a_healthy_worker_takes_no_time(store: Store, start: Start) -> None:
