@@ -2,13 +2,14 @@
 
 python recording.py FILE --config duebridge.yaml run
 
-At a first attempt the id of an envelope may decide: `fail-` fails, `reject-` is rejected, and
-`hold-` never comes back, so that whoever kills the worker kills it with a lease. A dead letter is
-confirmed.
+At a first attempt the id of an envelope may decide: `fail-` fails, `reject-` is rejected, `hold-`
+never comes back, so that whoever kills the worker kills it with a lease, and `kill-` kills the
+worker. A dead letter is confirmed.
 """
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -41,6 +42,8 @@ def decide(delivery: Any) -> Any:
     word = delivery.id.partition("-")[0]
     if word == "hold":
         threading.Event().wait()
+    if word == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
     return Outcome(VERDICTS[word], error_class="Recording") if word in VERDICTS else None
 
 

@@ -1,6 +1,7 @@
 """Two versions on one store: at once while an upgrade rolls, one after the other, and back."""
 
 import json
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -91,22 +92,21 @@ def test_every_state_that_one_version_leaves_is_taken_over_by_the_other(
         wait_until(lambda: len(site.delivered()) >= 5, "what was left to be delivered")
         assert worker.end() == 0
     attempts = {each.id: each.attempt for each in site.records()}
-    assert attempts == {"seen": 1, "later": 1, "fail-1": 2, "reject-1": 2, "hold-1": 2}
+    assert attempts == {"seen": 1, "later": 1, "fail-1": 2, "reject-1": 2, "kill-1": 2}
     assert len(site.records()) == len(attempts)
     assert sum(site.states("orders").values()) == 0
 
 
 def leave_every_state(site: Site, code: Version) -> None:
-    """Have something pending, in retry, dead, remembered, and held by a worker that is killed."""
+    """Have something pending, in retry, dead, remembered, and held by a worker that died."""
     site.send("orders", {"later": "1h", "gone": "1h"}, code)
     site.send("orders", {"seen": "0s", "fail-1": "0s", "reject-1": "0s"}, code)
     with site.running(code=code) as worker:
         settled = {"pending": 2, "ready": 0, "unack": 0, "retry": 1, "dead": 1}
         wait_until(lambda: site.states("orders") == settled, "the others to be settled")
-        site.send("orders", {"hold-1": "0s"}, code)
-        held = {**settled, "unack": 1}
-        wait_until(lambda: site.states("orders") == held, "an envelope to be held")
-        worker.process.kill()
+        site.send("orders", {"kill-1": "0s"}, code)
+        assert worker.wait() == -signal.SIGKILL
+    assert site.states("orders") == {**settled, "unack": 1}
 
 
 def test_worker_that_meets_a_newer_record_layout_leaves_it_and_serves_the_other_routes(

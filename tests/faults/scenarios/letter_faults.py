@@ -7,7 +7,7 @@ import signal
 import time
 from functools import partial
 
-from tests.faults.judgement import SLOWER, WELL_S, Look
+from tests.faults.judgement import SLOWER, Look
 from tests.faults.rig import Rig
 from tests.faults.scenario import BROKERS, KAFKA, Bound, Config, Scenario
 from tests.faults.scenarios.target_faults import PER_S, WIRE_BYTES, all_defaults
@@ -68,7 +68,7 @@ def reject_letters(rig: Rig) -> Look:
         time.sleep(AWAY_S)
     return lambda seen: [
         *seen.well("traffic", started_ms),
-        seen.late("letter", WELL_S, sent_ms, dead=True),
+        seen.late("letter", AGAIN_S, sent_ms, dead=True),
         seen.missing("letter", dead=True),
         Bound("big: not kept", BIG - sum(each.startswith("big") for each in seen.history.held), 0),
     ]
