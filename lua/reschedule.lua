@@ -28,7 +28,8 @@ if not state and may_be_cold(id, tombstone_ms ~= 0) then
   if before.cancelled > 0 and before.cancelled == generation then  -- nothing was accepted since
     return {NOW, 'unknown', due}
   end
-  leave_tombstone(id, generation, due, before.cancelled, before.ended, tombstone_ms)
+  before.left, before.due = generation, due
+  leave_tombstone(id, before, tombstone_ms)
   return answered('recorded')
 end
 local packed = redis.call('HGET', FLIGHT, id)

@@ -28,13 +28,12 @@ local FIRST, WIDTH = 9, 7
 local lease = ARGV[FIRST + WIDTH * count + 2]
 if has_lost_cold_lease(lease) then return refuse_without_lease() end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-call.tombstone_ms = tonumber(ARGV[FIRST + WIDTH * count + 3] or 0)
-call.has_cold_tier = call.tombstone_ms > 0
+call.has_cold_tier = tonumber(ARGV[FIRST + WIDTH * count + 3] or 0) > 0
 -- Until a job of the route's life has made the filter, there is a note for each envelope: before any ran,
 -- for a day, so that a tier whose jobs never run fills no store.
 call.note_ms = has_cold_tier() and call.max_delay or math.min(call.max_delay, 24 * 3600 * 1000)
 call.is_once = ARGV[5] == 'once' and (has_cold_tier() or call.has_cold_tier)
-call.holds_cold = call.holds and call.has_cold_tier
+call.holds_cold = call.holds and (has_cold_tier() or call.has_cold_tier)
 
 local before = call_id ~= '' and recall('c' .. call_id)
 if before then return cmsgpack.unpack(before) end

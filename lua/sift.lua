@@ -16,8 +16,8 @@ if ARGV[5] ~= '' then
 end
 if NEXT_WORDS == 0 then return redis.error_reply('SIFT no rebuild was begun, or another ended it') end
 local marked = redis.call('HGET', META, 'next_marked')
-redis.call('HSET', META, 'cold_side', IS_B and 'a' or 'b', 'cold_words', NEXT_WORDS, 'cold_marked', marked,
-  'cold_floor', math.min(NEXT_FLOOR, tonumber(ARGV[6])))
+redis.call('HSET', META, 'cold_side', cold[7] == 'b' and 'a' or 'b', 'cold_words', NEXT_WORDS,
+  'cold_marked', marked, 'cold_floor', math.min(NEXT_FLOOR, tonumber(ARGV[6])))
 redis.call('UNLINK', COLD)
 redis.call('HDEL', META, 'next_words', 'next_marked', 'next_floor')
 return {NOW, tonumber(marked)}

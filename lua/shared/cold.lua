@@ -5,8 +5,8 @@
 -- the same of the filter that a rebuild fills; `cold_side`, which of two keys is the filter in use;
 -- `cold_lease`, who may bring rows back; `hydrating_until`, up to where the last hydrate that began does.
 local cold = read_cold()
-local IS_B = cold[7] == 'b'
-local COLD, COLD_NEXT = KEYS[IS_B and 15 or 14], KEYS[IS_B and 14 or 15]
+local COLD, COLD_NEXT = KEYS[14], KEYS[15]
+if cold[7] == 'b' then COLD, COLD_NEXT = COLD_NEXT, COLD end
 local COLD_WORDS, NEXT_WORDS = tonumber(cold[2] or 0), tonumber(cold[3] or 0)
 local COLD_FLOOR, NEXT_FLOOR = tonumber(cold[4] or 0), tonumber(cold[5] or 0)
 
@@ -55,13 +55,14 @@ do
     local value = found[id]
     if value == nil then value = redis.call('HGET', MEMORY, 't' .. id) end
     if not value then return end
-    local ended = #value >= 30 and number_at(value, 25, 30) or 0
-    return {expiry = number_at(value, 1, 6), left = number_at(value, 7, 12),
-      due = number_at(value, 13, 18), cancelled = number_at(value, 19, 24), ended = ended}
+    return {left = number_at(value, 7, 12), due = number_at(value, 13, 18),
+      cancelled = number_at(value, 19, 24), ended = #value >= 30 and number_at(value, 25, 30) or 0,
+      cancelled_at = #value >= 36 and number_at(value, 31, 36) or nil}
   end
 
-  function leave_tombstone(id, left, due, cancelled, ended, keep_ms)
-    local value = six(left) .. six(due) .. six(cancelled) .. six(ended)
+  function leave_tombstone(id, given, keep_ms)
+    local value = six(given.left) .. six(given.due) .. six(given.cancelled) .. six(given.ended)
+    if given.cancelled_at then value = value .. six(given.cancelled_at) end
     found[id] = nil
     memorize('t' .. id, value, keep_ms > 0 and keep_ms or 24 * 3600 * 1000)
   end
@@ -70,7 +71,9 @@ end
 -- Cancel the cold rows of an id that the store does not have.
 local function cancel_cold(id, keep_ms)
   local generation, before = next_generation(0), tombstone_of(id)
-  leave_tombstone(id, generation, 0, generation, before and before.ended or 0, keep_ms)
+  local left = {left = generation, due = 0, cancelled = generation,
+    ended = before and before.ended or 0, cancelled_at = NOW}
+  leave_tombstone(id, left, keep_ms)
 end
 
 -- End the cold copies, up to a generation, of ids that begin a new life or end here; `is_configured` as of
@@ -78,7 +81,8 @@ end
 local function end_cold_copies(ids, generation, keep_ms, is_configured)
   if not (has_cold_tier() or is_configured) or #ids == 0 then return end
   for _, id in ipairs(which_may_be_cold(ids)) do
-    leave_tombstone(id, generation, 0, generation, generation, keep_ms)
+    local left = {left = generation, due = 0, cancelled = generation, ended = generation}
+    leave_tombstone(id, left, keep_ms)
   end
 end
 

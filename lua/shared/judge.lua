@@ -47,12 +47,12 @@ end
 
 -- A tombstone applies to cold rows that are not newer than itself. No file has rows below the floor. A
 -- row that comes anew under an id for one use is what went cold, and was cancelled there; under an id that
--- is held it is so for its remember time from when the tombstone was left, which its expiry tells.
+-- is held it is so for its remember time from its cancel on.
 local function judge_cold(call, given)
   if given.generation == 0 then
     local left = (call.is_once or call.holds_cold) and tombstone_of(given.id)
     given.has_ended = left and left.cancelled > left.ended
-      and (call.is_once or NOW < left.expiry - call.tombstone_ms + given.remember)
+      and (call.is_once or left.cancelled_at and NOW < left.cancelled_at + given.remember)
     return given.has_ended and 'cancelled'
   end
   given.has_ended = given.generation < COLD_FLOOR or has_copy_ended(given)

@@ -3,9 +3,10 @@
 -- `r` remembered ids (due, hash, and the end: DELIVERED where there is none, as
 -- duebridge 0.2.0 left it); on a route with a cold tier `t` tombstones
 -- (generation, new due or zeros, the generations up to which rows are cancelled or zeros, and have
--- ended: none where an earlier duebridge left it), `d` progress of a demoted batch (rows done, removed,
--- void, and the shard's generation), `x` void copies of a batch (generation); an earlier duebridge left
--- no generation in these two.
+-- ended; then the instant of a recorded cancel, where there was one and the id has not begun anew), `d`
+-- progress of a demoted batch (rows done, removed, void, and the shard's generation), `x` void copies of
+-- a batch (generation). An earlier duebridge left no generation in `d` and `x`, and in `t` none up to
+-- which rows have ended, and no instant.
 -- A value begins with its expiry (6 bytes). Each write drops a few expired ones, and forget.lua the
 -- rest, so that a shard stays tidy without a worker, and with one that is idle.
 local read_cold, drop_over, memorize
