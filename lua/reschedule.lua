@@ -46,7 +46,7 @@ if expires ~= NEVER and number_at(expires, 1, 6) <= due then
 end
 
 wake_before(due)
-end_cold_copies({id}, next_generation(0), tombstone_ms, tombstone_ms > 0)
+end_cold_copies({id}, next_generation(0), note_ms(tombstone_ms), tombstone_ms > 0)
 redis.call('HSET', ENVELOPES, id, moved_record(record, due, expires, next_generation(1)))
 if packed then
   local f = open_flight(packed)

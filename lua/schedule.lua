@@ -14,8 +14,8 @@
 --          generation ('0', or that of a cold row), blob ('': the client refused it); then their places
 --          in the logs that they came from, '' for none (shared/places.lua), and the ids beside which
 --          they are stored, '' for none (shared/beside.lua); then the token of hydrate's lease of the
---          cold tier, '' for none: its rows are refused once another job has the lease; then when a
---          tombstone is looked at again, ms, on a route with a cold tier, else 0
+--          cold tier, '' for none: its rows are refused once another job has the lease; then more
+--          than 0 on a route with a cold tier, else 0
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
 --          the ids may exceed the byte limit: the last envelopes are then left to the next call
 -- @include prelude master life renewed batch record flight journal memory filter cold find_state places judge beside judge_placed accept
@@ -29,9 +29,7 @@ local lease = ARGV[FIRST + WIDTH * count + 2]
 if has_lost_cold_lease(lease) then return refuse_without_lease() end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
 call.has_cold_tier = tonumber(ARGV[FIRST + WIDTH * count + 3] or 0) > 0
--- Until a job of the route's life has made the filter, there is a note for each envelope: before any ran,
--- for a day, so that a tier whose jobs never run fills no store.
-call.note_ms = has_cold_tier() and call.max_delay or math.min(call.max_delay, 24 * 3600 * 1000)
+call.note_ms = note_ms(call.max_delay)
 call.is_once = ARGV[5] == 'once' and (has_cold_tier() or call.has_cold_tier)
 call.holds_cold = call.holds and (has_cold_tier() or call.has_cold_tier)
 

@@ -69,7 +69,9 @@ local function note_beside(batch, given, status)
   batch.besides[given.key], batch.new_besides[given.key] = besides, given.due
 end
 
--- Cancel what waits beside an id that has newer content itself; return what is on its way, or dead.
+-- Cancel what waits beside an id that has newer content itself; return what is on its way, or dead. It is
+-- of this life of the route: what is not here is cold only if a job has run, and its own schedule ended the
+-- copies of an earlier life.
 local function displace_all(besides, items, call)
   local left = {}
   for _, id in ipairs(besides) do
@@ -77,16 +79,16 @@ local function displace_all(besides, items, call)
     if may_be_out(given) or given.leaves == DEAD then
       left[#left + 1] = id
     elseif given.leaves and has_read_enough() then
-      end_cold_copies({id}, next_generation(0), call.max_delay, call.has_cold_tier)
+      end_cold_copies({id}, next_generation(0), call.note_ms, call.has_cold_tier)
       finish_later(id, given.leaves)
     elseif given.leaves then
       local record, flight = read_one(id), redis.call('HGET', FLIGHT, id)
       items[#items + 1] = id
       items[#items + 1] = flight and flight_note(flight) or due_or(record, six(NOW)) .. '\0\0\0\0'
-      end_cold_copies({id}, next_generation(0), call.max_delay, call.has_cold_tier)
+      end_cold_copies({id}, next_generation(0), call.note_ms, call.has_cold_tier)
       finish(id, record, CANCELLED)
       redis.call('ZREM', given.leaves, id)
-    elseif may_be_cold(id, call.has_cold_tier) then
+    elseif may_be_cold(id) then
       cancel_cold(id, call.max_delay)
     end
   end

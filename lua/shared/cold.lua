@@ -68,6 +68,13 @@ do
   end
 end
 
+-- How long a note stays until it is looked at, which a schedule or reschedule leaves of the copies that it
+-- ends. Until a job of the route's life has made the filter, there is one for each of their ids: before any
+-- ran, for a day, so that a tier whose jobs never run fills no store.
+local function note_ms(keep_ms)
+  return has_cold_tier() and keep_ms or math.min(keep_ms, 24 * 3600 * 1000)
+end
+
 -- Cancel the cold rows of an id that the store does not have.
 local function cancel_cold(id, keep_ms)
   local generation, before = next_generation(0), tombstone_of(id)

@@ -6,6 +6,7 @@ import pytest
 
 from duebridge.store.registry import Registry
 from tests.store.cold.cold_desk import (
+    DUE_MS,
     Row,
     begin,
     copied,
@@ -14,6 +15,7 @@ from tests.store.cold.cold_desk import (
     hydrate,
     tombstones,
 )
+from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, YEAR_MS, Desk, acks, envelope, remembering
 from tests.support.servers import wait_until
 
@@ -134,6 +136,72 @@ def test_note_of_a_schedule_before_any_job_goes_after_a_day_unless_one_has_run(
     desk.clock.advance(DAY_MS)
     desk.store.forget()
     assert tombstones(desk) == {"y"}
+
+
+def rescheduled(desk: Desk, id: str) -> None:
+    """Schedule an envelope and give it another due instant."""
+    desk.pending(id)
+    assert desk.store.reschedule(id, "+100000000", YEAR_MS).status == "rescheduled"
+
+
+def displaced(desk: Desk, id: str) -> None:
+    """Let newer content of an id cancel what was stored beside it while it was on its way."""
+    claim = desk.unack(id)
+    beside = envelope(f"{id}~2", at=DUE_MS, body=b"2")
+    (answer,) = desk.schedule(beside, mode="replace", primary_ids=[id])
+    assert answer.status == "accepted"
+    desk.store.ack(acks(claim.token, id))
+    (answer,) = desk.schedule(envelope(id, at=DUE_MS, body=b"3"), mode="replace")
+    assert answer.status == "accepted"
+    assert desk.state_of(f"{id}~2") is None
+
+
+def displaced_after_its_end(desk: Desk, id: str) -> None:
+    """The same, where what was beside the id has gone."""
+    claim = desk.unack(id)
+    beside = envelope(f"{id}~2", body=b"2")
+    assert desk.schedule(beside, mode="replace", primary_ids=[id])[0].status == "accepted"
+    desk.store.ack(acks(claim.token, id))
+    desk.clock.advance(1000)
+    desk.store.ack(remembering(desk.claim_all()))
+    (answer,) = desk.schedule(envelope(id, at=DUE_MS, body=b"3"), mode="replace")
+    assert answer.status == "accepted"
+
+
+@pytest.mark.parametrize("move", [rescheduled, displaced, displaced_after_its_end])
+def test_note_of_what_ended_before_any_job_goes_after_a_day_unless_one_has_run(
+    open_desk: Opened, move: Callable[[Desk, str], None]
+) -> None:
+    desk = open_desk(cold_tier_ms=YEAR_MS)
+    move(desk, "x")
+    noted = tombstones(desk)
+    assert noted
+    desk.clock.advance(DAY_MS // 2)
+    desk.store.forget()
+    assert tombstones(desk) == noted
+    desk.clock.advance(DAY_MS // 2)
+    desk.store.forget()
+    assert tombstones(desk) == set()
+    begin(desk)
+    move(desk, "y")
+    noted = tombstones(desk)
+    desk.clock.advance(DAY_MS)
+    desk.store.forget()
+    assert tombstones(desk) == noted
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_note_of_a_cancel_before_any_job_stays_as_long_as_others(
+    open_desk: Opened, is_here: bool
+) -> None:
+    """What was cancelled stays so, whenever a job of the route's life comes."""
+    desk = open_desk(cold_tier_ms=YEAR_MS)
+    if is_here:
+        desk.pending("x")
+    assert desk.store.cancel("x") == ("cancelled" if is_here else "recorded")
+    desk.clock.advance(YEAR_MS - 1)
+    desk.store.forget()
+    assert tombstones(desk) == {"x"}
 
 
 @BEGIN_ANEW
