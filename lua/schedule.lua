@@ -46,13 +46,17 @@ local keys = read_besides(packed, ids)
 local batch = new_batch(#ids)
 batch.besides = recall_besides(call, ids, keys, packed)
 
-for i = 1, #ids do
-  if i > 1 and has_read_enough() then break end
+local function given_at(i)
   local at = FIRST + (i - 1) * WIDTH
   local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  local given = {id = ids[i], key = keys[i], due = resolve(due),
+  return {id = ids[i], key = keys[i], due = resolve(due),
     expires = expires ~= '' and resolve(expires) or 0, remember = tonumber(remember), hash = hash,
     generation = tonumber(ARGV[at + 5]), blob = ARGV[at + 6], remembered = unexpired(remembered[i])}
+end
+
+for i = 1, #ids do
+  if i > 1 and has_read_enough() then break end
+  local given = given_at(i)
   local status = judge_placed(batch, call, given, records[i], places[i])
   answer(batch, status, given)
   note_beside(batch, given, status)
