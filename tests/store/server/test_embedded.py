@@ -223,6 +223,23 @@ def test_embedded_in_a_long_path_is_found_under_another_tmpdir(tmp_path: Path) -
         assert stop_embedded(home)
 
 
+@pytest.mark.parametrize(
+    "name", ["a#b", "a?b", "a%41b", "a b", "a@b", "a;b&c=d", "tab\tand\nline", "é", "\udcff"]
+)
+def test_embedded_in_a_directory_of_any_name_works(
+    desk_in: DeskIn, tmp_path: Path, name: str
+) -> None:
+    home = tmp_path / name
+    try:
+        desk_in(home).pending("a")
+        with redis.Redis.from_url(start_embedded(home)) as client:
+            path = client.connection_pool.connection_kwargs["path"]
+            assert Path(path) == socket_path(home)
+            assert client.ping()
+    finally:
+        stop_embedded(home)
+
+
 @pytest.mark.parametrize("fault", ["open", "link", "foreign"])
 def test_embedded_in_a_long_path_trusts_no_folder_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str

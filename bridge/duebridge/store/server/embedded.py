@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import redis
 
@@ -54,7 +55,7 @@ def start_embedded(directory: str | Path) -> str:
     path = _checked_socket_path(home)
     what = f"the embedded server of {home} at {path}; if another one runs there, end that"
     _wait(lambda: _answers(path) or _start(home, path), what)
-    return f"unix://{path}"
+    return f"unix://{_quoted(path)}"
 
 
 def stop_embedded(directory: str | Path) -> bool:
@@ -82,6 +83,11 @@ def socket_path(home: Path) -> Path:
         return inside
     digest = hashlib.sha256(os.fsencode(home)).hexdigest()[:32]
     return Path(SHORT_PLACE) / f"duebridge-{os.getuid()}" / f"{digest}.sock"
+
+
+def _quoted(path: Path) -> str:
+    """Quote what a URL would read as its own; beyond ASCII any byte of a name stays as it is."""
+    return "".join(quote(each) if each.isascii() else each for each in str(path))
 
 
 def _checked_socket_path(home: Path) -> Path:
