@@ -1,7 +1,7 @@
 """Instants as people write them: RFC 3339 with an offset, or integer epoch milliseconds."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from duebridge.durations import parse_duration_ms, parse_instant_ms
@@ -12,15 +12,19 @@ _EXPECTED = (
     "RFC 3339 with an offset, such as 2026-01-31T09:00:00Z or 2026-01-31T10:00:00+01:00,"
     " or epoch milliseconds"
 )
+_EXPECTED_IN_ZONE = "an instant such as 2026-01-31T09:00:00, or epoch milliseconds"
 _BEYOND_MICROSECONDS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")  # `fromisoformat` cuts them off
 _EPOCH_MS = re.compile(r"[0-9]{1,30}")  # Python refuses to convert thousands of digits
 _UNITS = ("s", "m", "h", "d", "w")  # how durations end, and instants do not
 
 
-def parse_at(value: str | int, name: str = "--at", others: str = "") -> datetime:
+def parse_at(
+    value: str | int, name: str = "--at", others: str = "", zone: tzinfo | None = None
+) -> datetime:
     """Return an aware datetime, rounded up to a microsecond, so that nothing is due early.
 
-    Raises `EnvelopeError` as `parse_instant_ms` does.
+    A text without an offset is in `zone`, and refused if there is none. Raises `EnvelopeError` as
+    `parse_instant_ms` does.
 
     `others` are what the caller reads beside instants, for that error.
 
@@ -31,12 +35,14 @@ def parse_at(value: str | int, name: str = "--at", others: str = "") -> datetime
         return _EPOCH + timedelta(milliseconds=parse_instant_ms(int(value), name))
     try:
         at = datetime.fromisoformat(value.upper())
+        at = at.replace(tzinfo=at.tzinfo or zone)
         if _BEYOND_MICROSECONDS.search(value):
             at += timedelta(microseconds=1)
     except (ValueError, OverflowError):
         at = None
     if at is None or at.tzinfo is None:
-        expected = f"{_EXPECTED}, or {others}" if others else _EXPECTED
+        read = _EXPECTED_IN_ZONE if zone else _EXPECTED
+        expected = f"{read}, or {others}" if others else read
         raise EnvelopeError(f"{name}: expected {expected}; got {shown(value)}")
     parse_instant_ms(at, name, value)  # refuses what is out of range
     return at

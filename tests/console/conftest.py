@@ -1,9 +1,11 @@
 """One browser, one store and one server for all tests of the console; a person each test."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -100,3 +102,18 @@ def axe() -> Callable[[Page], list[str]]:
         ]
 
     return violations
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[httpx.Client]:
+    """Somebody without a browser."""
+    with httpx.Client(base_url=address, timeout=WITHIN_MS / 1000) as opened:
+        yield opened
+
+
+def log_in(client: httpx.Client, secret: str) -> str:
+    """Log in, and return the proof that forms carry."""
+    assert client.post("/login", data={"token": secret}).status_code == 303
+    found = re.search(r'name="proof" value="([^"]+)"', client.get("/search").text)
+    assert found is not None
+    return found[1]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import count
 
+import httpx
 import pytest
 from playwright.sync_api import Page, ViewportSize, expect
 
@@ -11,16 +12,18 @@ from duebridge.admin.operator import Operator
 from duebridge.admin.timeline import timeline
 from duebridge.console.pages import dead
 from duebridge.console.pages.dead import MOST_LOOKED
+from duebridge.durations import format_instant
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store import batching
 from duebridge.store.wire.transitions import Burial
-from tests.console.conftest import Person
+from tests.console.conftest import Person, log_in
 from tests.console.scene import HOSTILE, Scene, due_now
 from tests.console.screenshots import DESK, PHONE
 from tests.console.served import OPERATE
 from tests.support.servers import wait_until
 
+HOUR_MS = 3_600_000
 ROUTE = "parcel-pickup"  # which no other test looks at
 _numbers = count()
 
@@ -84,6 +87,19 @@ def test_reschedule_tells_what_became_of_it(
     operator.get_by_label(label).fill(text)
     operator.get_by_role("button", name="Reschedule").click()
     expect(operator.get_by_role("status")).to_contain_text(answer)
+
+
+def test_reschedule_at_an_instant_finer_than_a_millisecond_is_never_early(
+    client: httpx.Client, scene: Scene, fresh_id: str
+) -> None:
+    operator = Operator(scene.config, scene.connection)
+    whole_ms = operator.now_ms() + HOUR_MS
+    form = {"proof": log_in(client, OPERATE), "route": ROUTE, "id": fresh_id}
+    at = format_instant(whole_ms).replace("Z", "0001")
+    assert client.post("/envelope/reschedule", data={**form, "at": at}).status_code == 303
+    shown = operator.show(ROUTE, fresh_id)
+    assert shown is not None
+    assert shown.due_at_ms == whole_ms + 1
 
 
 def test_reschedule_without_an_instant_changes_nothing(

@@ -1,7 +1,6 @@
 """Who may see and do what: sessions, tokens, routes, and forms that were sent from elsewhere."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -12,27 +11,13 @@ from duebridge.admin.operator import Operator
 from duebridge.console.sessions import COOKIE, LASTS_S, Sessions
 from duebridge.http.problems import PROBLEM
 from duebridge.http.tokens import TokenFile
-from tests.console.conftest import WITHIN_MS, Person
+from tests.console.conftest import Person, log_in
 from tests.console.scene import NAMED_ID, Scene, filled_scene
 from tests.console.served import OPERATE, READ, SCHEDULE, served_console, tokens_text
 
 ORDERS = {"route": "order-timeout", "id": NAMED_ID}
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 CARTS = {"route": "cart-reminder", "id": "cart-1000"}
-
-
-@pytest.fixture
-def client(address: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=address, timeout=WITHIN_MS / 1000) as opened:
-        yield opened
-
-
-def log_in(client: httpx.Client, secret: str) -> str:
-    """Log in, and return the proof that forms carry."""
-    assert client.post("/login", data={"token": secret}).status_code == 303
-    found = re.search(r'name="proof" value="([^"]+)"', client.get("/search").text)
-    assert found is not None
-    return found[1]
 
 
 # --- the session ---

@@ -10,6 +10,7 @@ from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import EnvelopeError, shown
 from duebridge.http.bodies import read_body
+from duebridge.instants import parse_at
 
 MOST_BYTES = 1024 * 1024
 MOST_FIELDS = 1000
@@ -57,6 +58,15 @@ def instant_ms(form: Mapping[str, object], name: str) -> int | None:
         expected = "an instant such as 2026-01-31T09:00:00"
         raise EnvelopeError(f"{name}: expected {expected}; got {shown(text)}") from None
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def due_at(form: Mapping[str, object], name: str) -> datetime | None:
+    """Return a field's instant as `parse_at` reads it, never early; in UTC as in `instant_ms`.
+
+    None if it is empty. Raises `EnvelopeError`.
+    """
+    text = text_of(form, name)
+    return parse_at(text, name, zone=UTC) if text else None
 
 
 def duration_ms(form: Mapping[str, object], name: str) -> int:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from duebridge.admin.timeline import Timeline, timeline
 from duebridge.config.models import Route
-from duebridge.console.forms import instant_ms, text_of
+from duebridge.console.forms import due_at, text_of
 from duebridge.console.previews import Preview, preview
 from duebridge.console.visit import Visit
 from duebridge.errors import EnvelopeError
@@ -74,9 +74,9 @@ async def cancel(visit: Visit) -> Response:
 async def reschedule(visit: Visit) -> Response:
     """Give an envelope another due instant: after a delay, or at an instant in UTC."""
     route, name = _to_change(visit)
-    delay, at_ms = text_of(visit.form, "delay"), instant_ms(visit.form, "at")
+    delay, at = text_of(visit.form, "delay"), due_at(visit.form, "at")
     (answer,) = await visit.run(
-        lambda: visit.site.operator.reschedule(route, [name], delay=delay or None, at=at_ms)
+        lambda: visit.site.operator.reschedule(route, [name], delay=delay or None, at=at)
     )
     return visit.go("envelope", route=route, id=name, did=answer.status)
 
