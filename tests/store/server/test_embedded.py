@@ -1,13 +1,12 @@
 """`embedded:DIR`: one server a directory, whoever starts it, however anyone dies, producers too."""
 
-import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,25 +16,17 @@ from duebridge.errors import StoreUnavailable, StoreUnfit
 from duebridge.store.server import embedded
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.embedded import socket_path, start_embedded, stop_embedded
+from tests.store.server.embedded_home import NOBODY, as_root, kill, pid_of, pids_in
 from tests.support.checkout import ROOT
 from tests.support.desk import Desk
 from tests.support.servers import wait_until
 
 DeskIn = Callable[[Path], Desk]
 START = "import sys; from duebridge.store.server import embedded; "
-NOBODY = 65534
-START_AGAIN_S = 20.0
 MANY_KEYS = 50_000  # a server that loads them looks up once in a thousand
 SLOW = "embedded._SETTINGS['key-load-delay'] = '300'; "  # 15 s, until the test ends it
 RUN = "print(embedded.start_embedded(sys.argv[1]), flush=True)"
 THEN_DIE = "; import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "store"
-    with contextlib.suppress(StoreUnavailable, FileNotFoundError):
-        stop_embedded(tmp_path / "store")
 
 
 def spawn(home: Path, code: str = START + RUN) -> subprocess.Popen[str]:
@@ -48,26 +39,9 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, int]:
     return out.strip(), process.returncode
 
 
-def pid_of(home: Path) -> int:
-    return int((home / "server.pid").read_text())
-
-
 def run_id(url: str) -> str:
     with redis.Redis.from_url(url) as client:
         return str(client.info("server")["run_id"])
-
-
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid), "the server to be gone")
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs still; a zombie does not."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def test_embedded_started_by_ten_processes_at_once_is_one_server(home: Path) -> None:
@@ -77,16 +51,6 @@ def test_embedded_started_by_ten_processes_at_once_is_one_server(home: Path) -> 
     assert urls == {f"unix://{home}/server.sock"}
     assert pid_of(home) in pids_in(home)
     assert len(pids_in(home)) == 1
-
-
-def pids_in(home: Path) -> list[int]:
-    """The processes that work in a directory."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.readlink(each / "cwd") == str(home):
-                found.append(int(each.name))
-    return found
 
 
 def test_embedded_outlives_the_death_of_its_starter(home: Path) -> None:
@@ -150,32 +114,6 @@ def test_embedded_that_was_killed_is_started_again_with_its_data(
     assert pid_of(home) != pid
     assert again.snapshot() == before
     again.check()
-
-
-def test_embedded_that_was_killed_is_started_again_by_who_has_it_open(
-    open_at: Callable[..., Connection], home: Path
-) -> None:
-    both = [patient_desk(open_at(f"embedded:{home}"), START_AGAIN_S) for _ in range(2)]
-    both[0].pending("a")
-    pid = pid_of(home)
-    kill(pid)
-    assert [desk.store.next().pending for desk in both] == [1, 1]
-    assert pid_of(home) != pid
-    assert pids_in(home) == [pid_of(home)]
-
-
-def patient_desk(connection: Connection, patience_s: float) -> Desk:
-    return Desk(connection, "embedded", repeat_for_s=patience_s)
-
-
-def test_embedded_that_was_stopped_is_not_started_by_who_has_it_open(
-    open_at: Callable[..., Connection], home: Path
-) -> None:
-    desk = patient_desk(open_at(f"embedded:{home}"), 2 * embedded.REVIVE_EVERY_S)
-    stop_embedded(home)
-    with pytest.raises(StoreUnavailable):
-        desk.store.next()
-    assert pids_in(home) == []
 
 
 @pytest.fixture
@@ -260,11 +198,6 @@ def test_embedded_in_a_long_path_trusts_no_folder_of_others(
     with pytest.raises(StoreUnfit, match="expected a folder of yours alone, mode 0700; got"):
         start_embedded(home)
     assert pids_in(home) == []
-
-
-def as_root() -> None:
-    if os.getuid() != 0:
-        pytest.skip("only root can act as another user")
 
 
 def test_embedded_trusts_no_server_of_another_user() -> None:

@@ -211,12 +211,13 @@ def open_connection(
     `ConfigError` for any other.
     """
     if url.startswith("embedded:"):
-        from duebridge.store.server.embedded import Reviver, RevivingConnection, start_embedded
+        from duebridge.store.server.embedded import start_embedded
+        from duebridge.store.server.revival import Reviver, RevivingConnection
 
         directory = url.removeprefix("embedded:")
         if not directory:
             raise ConfigError("store.url: expected embedded:DIR; got no directory")
-        own = {"connection_class": RevivingConnection, "revive": Reviver(directory)}
+        own = {"connection_class": RevivingConnection, "reviver": Reviver(directory)}
         return Connection(open_client(start_embedded(directory), socket_timeout_s, None, own))
     opening = partial(open_client, url, socket_timeout_s, read_url)
     opened: Client = _repeat(opening, repeat_for_s).value

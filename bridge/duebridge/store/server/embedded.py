@@ -1,7 +1,8 @@
 """The store `embedded:DIR`: a real server on a Unix socket, for a laptop, a demo, a small service.
 
 The first process that names DIR starts the server; later ones share it. It outlives them, with an
-append-only file, until `stop_embedded` ends it. One that died is started again by who has it open.
+append-only file, until `stop_embedded` ends it. One that died is started again by who has it open
+(`store.server.revival`).
 """
 
 import fcntl
@@ -17,18 +18,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-import redis
-
-from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
+from duebridge.errors import StoreUnavailable, StoreUnfit
 
 START_WITHIN_S = 60.0  # reading back a large append-only file takes its time
 ANSWER_WITHIN_S = 5.0
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 107 bytes
 SHORT_PLACE = "/tmp"  # noqa: S108 - checked; TMPDIR may differ between two processes
-REVIVE_EVERY_S = 1.0
 _PAUSE_S = 0.02
 
 _SETTINGS = {
@@ -52,7 +49,7 @@ def start_embedded(directory: str | Path) -> str:
     """
     home = Path(directory).expanduser().resolve()
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = _checked_socket_path(home)
+    path = checked_socket_path(home)
     what = f"the embedded server of {home} at {path}; if another one runs there, end that"
     _wait(lambda: _answers(path) or _start(home, path), what)
     return f"unix://{_quoted(path)}"
@@ -65,7 +62,7 @@ def stop_embedded(directory: str | Path) -> bool:
     closed its socket.
     """
     home = Path(directory).expanduser().resolve()
-    path = _checked_socket_path(home)
+    path = checked_socket_path(home)
     if not _answers(path):
         return False
     os.kill(int((home / "server.pid").read_text()), signal.SIGTERM)
@@ -90,7 +87,7 @@ def _quoted(path: Path) -> str:
     return "".join(quote(each) if each.isascii() else each for each in str(path))
 
 
-def _checked_socket_path(home: Path) -> Path:
+def checked_socket_path(home: Path) -> Path:
     """Return `socket_path`; raises `StoreUnfit` if others could have put a socket there."""
     path = socket_path(home)
     if path.parent != home:
@@ -120,7 +117,7 @@ def server_program() -> str:
 
 
 @contextmanager
-def _locked(home: Path) -> Iterator[int | None]:
+def locked(home: Path) -> Iterator[int | None]:
     """Take the directory's lock if it is free: a file descriptor that a server inherits.
 
     The server then holds the lock until it ends, loading included, whatever became of its starter.
@@ -135,59 +132,21 @@ def _locked(home: Path) -> Iterator[int | None]:
 
 
 def _is_unlocked(home: Path) -> bool:
-    with _locked(home) as lock:
+    with locked(home) as lock:
         return lock is not None
 
 
 def _start(home: Path, path: Path) -> bool:
     """Start a server unless one runs, and wait for it; return whether it was started."""
-    with _locked(home) as lock:
+    with locked(home) as lock:
         if lock is None:
             return False
         _run_server(home, path, lock)
         return True
 
 
-class Reviver:
-    """Starts a server that died again, for who had it open; at most once a second."""
-
-    def __init__(self, directory: str | Path) -> None:
-        self._home = Path(directory).expanduser().resolve()
-        self._tried_at = float("-inf")
-
-    def __call__(self) -> None:
-        """Start the server unless one runs, and do not wait for it: the call is made again."""
-        now = time.monotonic()
-        if now - self._tried_at < REVIVE_EVERY_S:
-            return
-        self._tried_at = now
-        with suppress(OSError, StoreError), _locked(self._home) as lock:
-            if lock is not None:
-                server = _spawn(self._home, _checked_socket_path(self._home), lock)
-                server.returncode = 0  # it outlives us on purpose: suppress the warning
-
-
-class RevivingConnection(redis.UnixDomainSocketConnection):
-    """To an embedded server; one that died has left its socket, and one that was stopped has not.
-
-    So what `stop_embedded` ended stays ended until it is opened again.
-    """
-
-    def __init__(self, *, revive: Callable[[], None], **options: Any) -> None:
-        """Call `revive` where nobody listens at the socket."""
-        super().__init__(**options)  # type: ignore[no-untyped-call]
-        self._revive = revive
-
-    def _connect(self) -> Any:
-        try:
-            return super()._connect()  # type: ignore[no-untyped-call]
-        except ConnectionRefusedError:
-            self._revive()
-            raise
-
-
 def _run_server(home: Path, path: Path, lock: int) -> None:
-    server = _spawn(home, path, lock)
+    server = spawn_server(home, path, lock)
 
     def is_up() -> bool:
         if server.poll() is not None:
@@ -195,15 +154,35 @@ def _run_server(home: Path, path: Path, lock: int) -> None:
         return _answers(path)
 
     _wait(is_up, f"the embedded server of {home}; see {home}/server.log")
-    server.returncode = 0  # it outlives us on purpose: suppress the warning
 
 
-def _spawn(home: Path, path: Path, lock: int) -> subprocess.Popen[bytes]:
+class ServerProcess(subprocess.Popen[bytes]):
+    """A server that was started here. It outlives us on purpose, which nothing has to warn of."""
+
+    def __del__(self) -> None:
+        """Leave it to run."""
+
+
+_started: list[ServerProcess] = []
+os.register_at_fork(after_in_child=_started.clear)  # none of them is a child of that process
+
+
+def _reap() -> None:
+    """Take the servers that have ended from the process table."""
+    for server in tuple(_started):
+        if server.poll() is not None:
+            with suppress(ValueError):  # another thread did
+                _started.remove(server)
+
+
+def spawn_server(home: Path, path: Path, lock: int) -> ServerProcess:
+    """Start a server that holds a directory's lock; does not wait until it answers."""
+    _reap()
     command = [server_program(), "--unixsocket", str(path), "--dir", str(home)]
     for name, value in _SETTINGS.items():
         command += [f"--{name}", value]
     with (home / "server.log").open("ab") as log:
-        return subprocess.Popen(  # noqa: S603 - our own program, no shell
+        server = ServerProcess(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -211,6 +190,8 @@ def _spawn(home: Path, path: Path, lock: int) -> subprocess.Popen[bytes]:
             start_new_session=True,
             pass_fds=(lock,),
         )
+    _started.append(server)
+    return server
 
 
 def _answers(path: Path) -> bool:
