@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from duebridge.store.server.connection import Connection
 from duebridge.store.server.embedded import locked, socket_path, start_embedded, stop_embedded
 from duebridge.store.server.opening import greet_master
 from duebridge.store.server.revival import REVIVE_EVERY_S, Reviver, RevivingConnection
-from tests.store.server.embedded_home import kill, pid_of, pids_in
+from tests.store.server.embedded_home import NOBODY, as_root, kill, pid_of, pids_in
 from tests.support.checkout import ROOT
 from tests.support.desk import Desk
 from tests.support.servers import wait_until
@@ -210,6 +211,56 @@ def test_server_that_cannot_start_is_started_by_one_thread_of_many(
             wait_until(lambda: is_over(home), "the server to end")
     assert starts(home) == before + 5
     assert zombies() <= zombies_before + 2
+
+
+AS_OWNER = """
+import os, sys
+from duebridge.store.server.embedded import start_embedded
+
+os.setgroups([])
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+start_embedded(sys.argv[1])
+"""
+
+
+def test_server_of_another_user_is_left_to_its_owner(open_at: Callable[..., Connection]) -> None:
+    as_root()
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place).resolve()
+        os.chown(home, NOBODY, NOBODY)
+        start_as_owner(home)
+        client = open_at(f"embedded:{home}").client
+        assert client.ping()
+        end(home)
+        for _ in range(3):
+            with pytest.raises(redis.ConnectionError):
+                client.ping()
+        assert is_over(home), "a server of this user's has the lock"
+        start_as_owner(home)
+        assert client.ping()
+        assert socket_path(home).stat().st_uid == NOBODY
+        stop_embedded(home)
+
+
+def start_as_owner(home: Path) -> None:
+    subprocess.run([sys.executable, "-c", AS_OWNER, str(home), str(NOBODY)], cwd=ROOT, check=True)
+
+
+def test_server_of_this_user_in_a_directory_of_another_is_started_again(
+    open_at: Callable[..., Connection],
+) -> None:
+    as_root()
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(place).resolve()
+        os.chown(home, NOBODY, NOBODY)
+        client = open_at(f"embedded:{home}").client
+        assert client.ping()
+        end(home)
+        with pytest.raises(redis.ConnectionError):
+            client.ping()
+        wait_until(lambda: is_up(home), "the server")
+        stop_embedded(home)
 
 
 FORKED = """

@@ -1,8 +1,9 @@
-"""Starts the server of an embedded store that died again, for who has it open.
+"""Starts the server of an embedded store that died again, for who has it open as the same user.
 
 One that was stopped stays so until it is opened again: it took its socket along.
 """
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,12 @@ import redis
 import structlog
 
 from duebridge.errors import StoreError
-from duebridge.store.server.embedded import checked_socket_path, locked, spawn_server
+from duebridge.store.server.embedded import (
+    checked_socket_path,
+    locked,
+    socket_path,
+    spawn_server,
+)
 
 REVIVE_EVERY_S, LONGEST_PAUSE_S = 1.0, 60.0
 
@@ -43,7 +49,7 @@ class Reviver:
     def __call__(self) -> None:
         """Start the server unless one runs, and do not wait for it: the call is made again."""
         now = self._monotonic()
-        if now < self._next_at:
+        if now < self._next_at or not self._is_ours():
             return
         self._wait()
         try:
@@ -55,6 +61,13 @@ class Reviver:
         """Note that the server is up: if it dies, it is started again within a second."""
         self._pause_s, self._is_unproven, self.fault = REVIVE_EVERY_S, False, ""
         self._wait()
+
+    def _is_ours(self) -> bool:
+        """Whether the server that died ran as this user: else its owner could not use ours."""
+        try:
+            return socket_path(self._home).stat().st_uid == os.getuid()
+        except OSError:  # it was stopped, and took its socket along
+            return False
 
     def _start(self, called_at: float) -> None:
         with locked(self._home) as lock:
