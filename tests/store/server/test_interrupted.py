@@ -3,6 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from hashlib import sha1
 from pathlib import Path
 from types import FrameType
@@ -12,6 +13,7 @@ import pytest
 
 from duebridge.config.durability import ReplicaWait
 from duebridge.store.server.connection import Connection
+from duebridge.store.server.redis_client import SafePool
 from duebridge.store.server.scripts import Script, script
 from tests.support.network.proxy import Proxy, proxied
 from tests.support.redis.redis_node import server
@@ -100,3 +102,27 @@ def test_interrupted_calls_use_no_connection_up(
     for _ in range(MANY):
         interrupted(lambda: ask(connection, "interrupted", wanted), function, event)
     assert ask(connection, "next", wanted) == b"next"
+
+
+class HurriedPool(SafePool):
+    """Lends a connection the moment that the pid lets other threads of a forked child go on."""
+
+    is_hurried = False
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    @pid.setter
+    def pid(self, pid: int) -> None:
+        self._pid = pid
+        if self.is_hurried:
+            self.lent = self.get_connection()
+
+
+def test_pool_that_begins_anew_loses_no_connection_of_another_thread(port: int) -> None:
+    with closing(HurriedPool(port=port)) as pool:
+        pool.is_hurried = True
+        pool.reset()
+        pool.release(pool.lent)
+        assert pool.get_connection() is pool.lent

@@ -1,7 +1,7 @@
 """Clients of servers and Clusters: safe to leave open at exit, to interrupt, and in a failover."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import get_ident
 from typing import Any
 
@@ -33,10 +33,13 @@ class SafePool(redis.ConnectionPool):
     request and reply, or before the connection is given back.
     """
 
-    def reset(self) -> None:
-        """Begin without connections."""
-        super().reset()
-        self._in_use_connections = _Borrowed()
+    @property
+    def _in_use_connections(self) -> _Borrowed:
+        return self._borrowed
+
+    @_in_use_connections.setter
+    def _in_use_connections(self, connections: Iterable[Any]) -> None:
+        self._borrowed = _Borrowed(connections)  # in place before `reset` lets other threads go on
 
     def release(self, connection: Any) -> None:
         """Take a connection back; close it first if its call was interrupted."""
