@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import redis
 
 from duebridge.config.durability import ReplicaWait
 from duebridge.store.server.connection import Connection
@@ -24,7 +25,15 @@ SOURCE = "#!lua\nreturn ARGV[1]"
 
 
 class Interrupted(BaseException):
-    """What a signal handler raises."""
+    """What a signal handler raises, as that of Ctrl-C."""
+
+
+class TimeLimitExceeded(Exception):
+    """What a signal handler raises, as that of a task queue's time limit."""
+
+
+KINDS = [Interrupted, TimeLimitExceeded]
+Raised = type[BaseException]
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +45,19 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 @pytest.fixture
+def url(port: int) -> str:
+    return f"redis://127.0.0.1:{port}"
+
+
+@pytest.fixture
 def proxy(port: int) -> Iterator[Proxy]:
     with proxied(port) as opened:
         yield opened
+
+
+@pytest.fixture
+def proxied_url(url: str, proxy: Proxy) -> str:
+    return f"{url.rpartition(':')[0]}:{proxy.port}"
 
 
 def echo() -> Script:
@@ -46,19 +65,19 @@ def echo() -> Script:
     return script("next")._replace(source=SOURCE, sha=digest)
 
 
-def interrupted(call: Callable[[], object], function: str, event: str) -> None:
+def interrupted(call: Callable[[], object], function: str, event: str, kind: Raised) -> None:
     """Run a call, and raise where it enters or leaves a function, as a signal handler may."""
 
     def trace(frame: FrameType, what: str, _: Any) -> Any:
         if frame.f_code.co_name == function and what == event:
             sys.settrace(None)
-            raise Interrupted
+            raise kind
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        with pytest.raises(Interrupted):
+        with pytest.raises(kind):
             call()
     finally:
         sys.settrace(before)
@@ -72,36 +91,121 @@ def ask(connection: Connection, word: str, wanted: ReplicaWait | None = None) ->
 WAITS = [None, ReplicaWait.model_construct(replicas=0, timeout=100)]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wanted", WAITS)
 def test_call_after_an_interrupted_one_reads_its_own_answer(
-    open_at: Callable[..., Connection], proxy: Proxy, wanted: ReplicaWait | None
+    open_at: Callable[..., Connection],
+    proxy: Proxy,
+    proxied_url: str,
+    wanted: ReplicaWait | None,
+    kind: Raised,
 ) -> None:
-    connection = open_at(f"redis://127.0.0.1:{proxy.port}", PATIENCE_S)
+    connection = open_at(proxied_url, PATIENCE_S)
     assert ask(connection, "first", wanted) == b"first"
     proxy.hold()
-    interrupted(lambda: ask(connection, "interrupted", wanted), "send_packed_command", "return")
+    call = lambda: ask(connection, "interrupted", wanted)  # noqa: E731
+    interrupted(call, "send_packed_command", "return", kind)
     later = threading.Timer(0.2, proxy.release)
     later.start()
     assert ask(connection, "next", wanted) == b"next"
     later.join()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_call_after_one_that_was_interrupted_amid_its_replies_reads_its_own_answer(
+    open_at: Callable[..., Connection], url: str, kind: Raised
+) -> None:
+    connection = open_at(url, PATIENCE_S)
+    assert ask(connection, "first") == b"first"
+    wanted = ReplicaWait.model_construct(replicas=1, timeout=300)  # its reply comes so much later
+    call = lambda: ask(connection, "interrupted", wanted)  # noqa: E731
+    interrupted(call, "parse_response", "return", kind)
+    assert ask(connection, "next") == b"next"
+
+
 PLACES = [("get_connection", "return"), ("release", "call"), ("send_packed_command", "return")]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wanted", WAITS)
 @pytest.mark.parametrize(("function", "event"), PLACES)
 def test_interrupted_calls_use_no_connection_up(
     open_at: Callable[..., Connection],
-    port: int,
+    url: str,
     function: str,
     event: str,
     wanted: ReplicaWait | None,
+    kind: Raised,
 ) -> None:
-    connection = open_at(f"redis://127.0.0.1:{port}", PATIENCE_S)
+    connection = open_at(url, PATIENCE_S)
     for _ in range(MANY):
-        interrupted(lambda: ask(connection, "interrupted", wanted), function, event)
+        interrupted(lambda: ask(connection, "interrupted", wanted), function, event, kind)
     assert ask(connection, "next", wanted) == b"next"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("function", ["greet_master", "on_connect", "role_of"])
+def test_connection_whose_greeting_was_interrupted_is_not_used(
+    open_at: Callable[..., Connection], port: int, function: str, kind: Raised
+) -> None:
+    connection = open_at(f"redis://127.0.0.1:{port}/3", PATIENCE_S)
+    interrupted(lambda: ask(connection, "interrupted"), function, "call", kind)
+    client: Any = connection.client
+    assert client.client_info()["db"] == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interrupted_call_leaves_a_subscription_of_its_thread_alone(
+    open_at: Callable[..., Connection], url: str, kind: Raised
+) -> None:
+    connection = open_at(url, PATIENCE_S)
+    assert ask(connection, "first") == b"first"
+    server: Any = connection.server_of("k")
+    with closing(server.pubsub(ignore_subscribe_messages=True)) as subscription:
+        subscription.subscribe("channel")
+        subscription.get_message(timeout=PATIENCE_S)
+        call = lambda: ask(connection, "interrupted")  # noqa: E731
+        interrupted(call, "send_packed_command", "return", kind)
+        assert ask(connection, "next") == b"next"
+        server.publish("channel", "hint")
+        message = subscription.get_message(timeout=PATIENCE_S)
+        assert message is not None
+        assert message["data"] == b"hint"
+
+
+def refused(server: Any) -> None:
+    with pytest.raises(redis.exceptions.ResponseError):
+        server.execute_command("NO SUCH COMMAND")
+
+
+def never_sent(server: Any) -> None:
+    with pytest.raises(redis.exceptions.DataError):
+        server.execute_command("ECHO", object())
+
+
+def piped(server: Any) -> None:
+    with server.pipeline(transaction=False) as pipe:
+        pipe.echo("some").execute_command("NO SUCH COMMAND").echo("more")
+        some, error, more = pipe.execute(raise_on_error=False)
+        assert isinstance(error, redis.exceptions.ResponseError)
+        assert (some, more) == (b"some", b"more")
+
+
+def transacted(server: Any) -> None:
+    with server.pipeline(transaction=True) as pipe:
+        pipe.execute_command("NO SUCH COMMAND").echo("more")
+        with pytest.raises(redis.exceptions.ResponseError):
+            pipe.execute()
+
+
+@pytest.mark.parametrize("call", [refused, never_sent, piped, transacted])
+def test_call_that_was_answered_keeps_its_connection(
+    open_at: Callable[..., Connection], url: str, call: Callable[[Any], None]
+) -> None:
+    server: Any = open_at(url, PATIENCE_S).server_of("k")
+    before = server.client_id()
+    call(server)
+    assert server.client_id() == before
 
 
 class HurriedPool(SafePool):

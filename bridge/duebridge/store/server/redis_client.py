@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
+from itertools import count
 from threading import get_ident
 from typing import Any
 
@@ -9,6 +11,8 @@ import redis
 
 _DEMOTED = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
 _DEMOTED_WORDS = ("READONLY", "MASTERDOWN")  # inside a script only the text may tell
+
+_turns = count()  # orders calls and loans; `next` of it is atomic
 
 
 def role_of(connection: Any) -> str:
@@ -18,20 +22,50 @@ def role_of(connection: Any) -> str:
     return role.decode() if isinstance(role, bytes) else str(role)
 
 
+class _Checked:
+    """Makes a kind of connection know whether it may be kept.
+
+    Settled is what is greeted and owes no reply. Only a call that has read its replies says so: a
+    doubt costs one connection.
+    """
+
+    is_settled = False
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send a request, whose replies are outstanding from now on."""
+        self.is_settled = False
+        super().send_packed_command(command, check_health)  # type: ignore[misc]
+
+    def disconnect(self, *args: Any, **options: Any) -> None:
+        """Close it; it is greeted anew before it is of use."""
+        self.is_settled = False
+        super().disconnect(*args, **options)  # type: ignore[misc]
+
+
+@cache
+def _checked(kind: Any) -> Any:
+    return type(f"_Checked{kind.__name__}", (_Checked, kind), {})
+
+
 class _Borrowed(set[Any]):
-    """The connections in use; each knows the thread that borrowed it."""
+    """The connections in use; each knows which thread borrowed it, and when."""
 
     def add(self, connection: Any) -> None:
-        connection.borrower = get_ident()
+        connection.borrower, connection.lent_at = get_ident(), next(_turns)
         super().add(connection)
 
 
 class SafePool(redis.ConnectionPool):
     """Gives out no connection on which a reply is outstanding, and loses none.
 
-    An exception of a signal handler (Ctrl-C, a task's time limit) may end a call anywhere: between
-    request and reply, or before the connection is given back.
+    An exception of a signal handler (Ctrl-C, a task's time limit), of whatever class, may end a
+    call anywhere: amid the greeting, between request and reply, before the connection is given
+    back.
     """
+
+    def __init__(self, connection_class: Any = redis.Connection, **options: Any) -> None:
+        """Take redis-py's options of a pool and of its connections."""
+        super().__init__(connection_class=_checked(connection_class), **options)
 
     @property
     def _in_use_connections(self) -> _Borrowed:
@@ -42,21 +76,20 @@ class SafePool(redis.ConnectionPool):
         self._borrowed = _Borrowed(connections)  # in place before `reset` lets other threads go on
 
     def release(self, connection: Any) -> None:
-        """Take a connection back; close it first if its call was interrupted."""
-        if _is_interruption(sys.exception()):
+        """Take a connection back; close it first unless it is settled."""
+        if not connection.is_settled:
             connection.disconnect()
         super().release(connection)
 
-    def take_back(self) -> None:
-        """Close and take back what this thread has borrowed: its call was interrupted."""
+    def take_back(self, since: int) -> None:
+        """Take back what this thread has borrowed since a turn: its call has ended."""
         thread = get_ident()
         with self._lock:
-            for each in [each for each in self._in_use_connections if each.borrower == thread]:
-                each.disconnect()
-                super().release(each)
+            for each in list(self._borrowed):
+                if each.borrower == thread and each.lent_at > since:
+                    self.release(each)
             # One that was on its way from one list to the other is in neither.
-            held = len(self._available_connections) + len(self._in_use_connections)
-            self._created_connections = held
+            self._created_connections = len(self._available_connections) + len(self._borrowed)
 
 
 class ExitSafeClient:
@@ -78,11 +111,17 @@ class RedisClient(ExitSafeClient, redis.Redis):
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command and return its answer; raises redis-py's errors."""
+        began = next(_turns)
         try:
             return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
         except BaseException as error:
-            _mend(self.connection_pool, error)
+            _mend(self.connection_pool, began)
+            _leave_replica(self.connection_pool, error)
             raise
+
+    def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
+        """Read an answer, the only one that is outstanding; raises redis-py's errors."""
+        return _settling(super().parse_response, connection, command_name, **options)
 
     def pipeline(self, transaction: bool = True, shard_hint: Any = None) -> "MendingPipeline":
         """Return a pipeline that mends the pool as single commands do."""
@@ -95,30 +134,47 @@ class MendingPipeline(redis.client.Pipeline):
 
     def execute(self, raise_on_error: bool = True) -> Any:
         """Send the commands and return their answers; raises redis-py's errors."""
+        began = next(_turns)
         try:
             answers = super().execute(raise_on_error)
         except BaseException as error:
             self.connection = None
-            _mend(self.connection_pool, error)
+            _mend(self.connection_pool, began)
+            _leave_replica(self.connection_pool, error)
             raise
         for each in answers:
             if isinstance(each, Exception):
-                _mend(self.connection_pool, each)
+                _leave_replica(self.connection_pool, each)
         return answers
 
+    def _execute_pipeline(self, connection: Any, *given: Any) -> Any:
+        return _settling(super()._execute_pipeline, connection, *given)
 
-def _mend(pool: Any, error: BaseException) -> None:
-    """Close what a call that ended so has left unusable, so that the next one connects anew."""
-    if not isinstance(pool, SafePool):
-        return
-    if _is_interruption(error):
-        pool.take_back()
-    elif _tells_of_demotion(error):
+    def _execute_transaction(self, connection: Any, *given: Any) -> Any:
+        return _settling(super()._execute_transaction, connection, *given)
+
+
+def _settling(call: Callable[..., Any], connection: Any, *given: Any, **options: Any) -> Any:
+    """Run what reads all replies that are outstanding on a connection, and say so."""
+    try:
+        answer = call(connection, *given, **options)
+    except redis.exceptions.ResponseError:  # one of the replies, raised when all were read
+        connection.is_settled = True
+        raise
+    connection.is_settled = True
+    return answer
+
+
+def _mend(pool: Any, began: int) -> None:
+    """Take back what a call that ended with an error had borrowed since it began."""
+    if isinstance(pool, SafePool):
+        pool.take_back(began)
+
+
+def _leave_replica(pool: Any, error: BaseException) -> None:
+    """Close idle connections if a server refused as a replica, so that later calls connect anew."""
+    if isinstance(pool, SafePool) and _tells_of_demotion(error):
         pool.disconnect(inuse_connections=False)
-
-
-def _is_interruption(error: BaseException | None) -> bool:
-    return error is not None and not isinstance(error, Exception)
 
 
 def _tells_of_demotion(error: BaseException) -> bool:
