@@ -18,6 +18,7 @@ from duebridge.store.server.redis_client import SafePool
 from duebridge.store.server.scripts import Script, script
 from tests.support.network.proxy import Proxy, proxied
 from tests.support.redis.redis_node import server
+from tests.support.servers import redis_cluster
 
 PATIENCE_S = 20.0
 MANY = 120  # more than a pool has connections
@@ -44,15 +45,27 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     node.kill()
 
 
-@pytest.fixture
-def url(port: int) -> str:
-    return f"redis://127.0.0.1:{port}"
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis_cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+@pytest.fixture(params=["server", "cluster"])
+def url(request: pytest.FixtureRequest, port: int) -> str:
+    """The URL of one server, and of a Cluster."""
+    is_cluster = request.param == "cluster"
+    return str(request.getfixturevalue("cluster")) if is_cluster else f"redis://127.0.0.1:{port}"
 
 
 @pytest.fixture
-def proxy(port: int) -> Iterator[Proxy]:
-    with proxied(port) as opened:
+def proxy(url: str) -> Iterator[Proxy]:
+    """A proxy to which a Cluster's node sends its clients."""
+    port = int(url.rpartition(":")[2])
+    with proxied(port) as opened, redis.Redis(port=port) as node:
+        node.config_set("cluster-announce-port", opened.port)
         yield opened
+        node.config_set("cluster-announce-port", 0)
 
 
 @pytest.fixture
@@ -88,22 +101,31 @@ def ask(connection: Connection, word: str, wanted: ReplicaWait | None = None) ->
     return answer
 
 
+def ask_server(connection: Connection, word: str, _: ReplicaWait | None = None) -> bytes:
+    """Ask as those do who need several answers of one server."""
+    answer: bytes = connection.server_of("k").echo(word)
+    return answer
+
+
 WAITS = [None, ReplicaWait.model_construct(replicas=0, timeout=100)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("wanted", WAITS)
+@pytest.mark.parametrize(
+    ("asked", "wanted"), [(ask, WAITS[0]), (ask, WAITS[1]), (ask_server, None)]
+)
 def test_call_after_an_interrupted_one_reads_its_own_answer(
     open_at: Callable[..., Connection],
     proxy: Proxy,
     proxied_url: str,
+    asked: Callable[..., bytes],
     wanted: ReplicaWait | None,
     kind: Raised,
 ) -> None:
     connection = open_at(proxied_url, PATIENCE_S)
     assert ask(connection, "first", wanted) == b"first"
     proxy.hold()
-    call = lambda: ask(connection, "interrupted", wanted)  # noqa: E731
+    call = lambda: asked(connection, "interrupted", wanted)  # noqa: E731
     interrupted(call, "send_packed_command", "return", kind)
     later = threading.Timer(0.2, proxy.release)
     later.start()

@@ -18,7 +18,7 @@ import redis
 from redis.cluster import ClusterNode, RedisCluster
 
 from duebridge.store.server.errors import NodeUnresponsive
-from duebridge.store.server.redis_client import ExitSafeClient, RedisClient
+from duebridge.store.server.redis_client import ExitSafeClient, RedisClient, SafePool
 
 T = TypeVar("T")
 
@@ -50,6 +50,17 @@ class ClusterClient(ExitSafeClient, RedisCluster):
         seeds_to_ask = [live] if live else nodes
         super().__init__(startup_nodes=seeds_to_ask, require_full_coverage=False, **options)
         self._is_mapped = True
+
+    def get_redis_connection(self, node: ClusterNode) -> Any:
+        """Return the client of a node: one that is safe to interrupt, in place of redis-py's."""
+        client = super().get_redis_connection(node)
+        if isinstance(client, RedisClient):
+            return client
+        with self._lock:
+            if not isinstance(node.redis_connection, RedisClient):
+                pool = SafePool.like(client.connection_pool, self._options)
+                node.redis_connection = RedisClient.from_pool(pool)
+            return node.redis_connection
 
     def load_at(self, key: str, source: str) -> None:
         """Load a script into the node that has a key; raises redis-py's errors."""
@@ -92,11 +103,6 @@ class ClusterClient(ExitSafeClient, RedisCluster):
             raise
         except (redis.exceptions.ClusterDownError, redis.exceptions.MovedError):
             self._map_keeper.look_again()
-            raise
-        except Exception:
-            raise
-        except BaseException:  # of a signal handler: a reply may be outstanding
-            client.connection_pool.disconnect(inuse_connections=False)
             raise
 
     def _execute_command(self, target_node: ClusterNode, *args: Any, **kwargs: Any) -> Any:

@@ -1,7 +1,7 @@
 """Clients of servers and Clusters: safe to leave open at exit, to interrupt, and in a failover."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from itertools import count
 from threading import get_ident
@@ -67,6 +67,13 @@ class SafePool(redis.ConnectionPool):
         """Take redis-py's options of a pool and of its connections."""
         super().__init__(connection_class=_checked(connection_class), **options)
 
+    @classmethod
+    def like(cls, pool: redis.ConnectionPool, options: Mapping[str, Any]) -> "SafePool":
+        """Return a pool to the same server as one of redis-py's; `options` are its client's."""
+        given = {"max_connections": pool.max_connections, **pool.connection_kwargs}
+        given["maint_notifications_config"] = options["maint_notifications_config"]
+        return cls(pool.connection_class, **given)
+
     @property
     def _in_use_connections(self) -> _Borrowed:
         return self._borrowed
@@ -107,7 +114,7 @@ class ExitSafeClient:
 
 
 class RedisClient(ExitSafeClient, redis.Redis):
-    """A client of one server, or of a Sentinel set's master."""
+    """A client of one server, of a Sentinel set's master, or of a Cluster's node."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command and return its answer; raises redis-py's errors."""
