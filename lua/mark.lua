@@ -26,10 +26,7 @@ for i, id in ipairs(ids) do
   local tombstone, lives = tombstone_of(id), redis.call('HEXISTS', ENVELOPES, id) == 1
   local has_ended = tombstone and tombstone.ended >= lowest
   if lives or has_ended or unexpired(remembered[i]) then void[#void + 1] = id end
-  if lives then
-    local left = {left = generation, due = 0, cancelled = generation, ended = generation}
-    leave_tombstone(id, left, 0)
-  end
+  if lives then end_copies(id, generation, 0) end
 end
 mark_cold(ids, lowest)
 return {NOW, void}

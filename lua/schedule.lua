@@ -28,10 +28,10 @@ local FIRST, WIDTH = 9, 7
 local lease = ARGV[FIRST + WIDTH * count + 2]
 if has_lost_cold_lease(lease) then return refuse_without_lease() end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
-call.has_cold_tier = tonumber(ARGV[FIRST + WIDTH * count + 3] or 0) > 0
+call.has_cold_tier = has_cold_tier() or tonumber(ARGV[FIRST + WIDTH * count + 3] or 0) > 0
 call.note_ms = note_ms(call.max_delay)
-call.is_once = ARGV[5] == 'once' and (has_cold_tier() or call.has_cold_tier)
-call.holds_cold = call.holds and (has_cold_tier() or call.has_cold_tier)
+call.is_once = ARGV[5] == 'once' and call.has_cold_tier
+call.holds_cold = call.holds and call.has_cold_tier
 
 local before = call_id ~= '' and recall('c' .. call_id)
 if before then return cmsgpack.unpack(before) end

@@ -40,7 +40,7 @@ local function mark_cold(ids, lowest)
   lower_floors(lowest)
 end
 
-local read_tombstones, tombstone_of, leave_tombstone
+local read_tombstones, tombstone_of, leave_tombstone, end_copies
 do
   local found = {}
 
@@ -66,6 +66,11 @@ do
     found[id] = nil
     memorize('t' .. id, value, keep_ms > 0 and keep_ms or 24 * 3600 * 1000)
   end
+
+  -- End the copies of an id up to a generation, cold or on their way to files.
+  function end_copies(id, generation, keep_ms)
+    leave_tombstone(id, {left = generation, due = 0, cancelled = generation, ended = generation}, keep_ms)
+  end
 end
 
 -- How long a note stays until it is looked at, which a schedule or reschedule leaves of the copies that it
@@ -88,8 +93,7 @@ end
 local function end_cold_copies(ids, generation, keep_ms, is_configured)
   if not (has_cold_tier() or is_configured) or #ids == 0 then return end
   for _, id in ipairs(which_may_be_cold(ids)) do
-    local left = {left = generation, due = 0, cancelled = generation, ended = generation}
-    leave_tombstone(id, left, keep_ms)
+    end_copies(id, generation, keep_ms)
   end
 end
 

@@ -122,8 +122,7 @@ class RedisClient(ExitSafeClient, redis.Redis):
         try:
             return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
         except BaseException as error:
-            _mend(self.connection_pool, began)
-            _leave_replica(self.connection_pool, error)
+            _mend(self.connection_pool, began, error)
             raise
 
     def parse_response(self, connection: Any, command_name: Any, **options: Any) -> Any:
@@ -146,8 +145,7 @@ class MendingPipeline(redis.client.Pipeline):
             answers = super().execute(raise_on_error)
         except BaseException as error:
             self.connection = None
-            _mend(self.connection_pool, began)
-            _leave_replica(self.connection_pool, error)
+            _mend(self.connection_pool, began, error)
             raise
         for each in answers:
             if isinstance(each, Exception):
@@ -172,10 +170,11 @@ def _settling(call: Callable[..., Any], connection: Any, *given: Any, **options:
     return answer
 
 
-def _mend(pool: Any, began: int) -> None:
+def _mend(pool: Any, began: int, error: BaseException) -> None:
     """Take back what a call that ended with an error had borrowed since it began."""
     if isinstance(pool, SafePool):
         pool.take_back(began)
+    _leave_replica(pool, error)
 
 
 def _leave_replica(pool: Any, error: BaseException) -> None:
