@@ -17,7 +17,7 @@ local records, flights, scores, seen, largest = {}, {}, {}, {}, 0
 local accepted, dead, failures = {}, {}, new_failures()
 
 local function keep(id, hash, blob, reason, message)
-  local record = new_record(NOW, 0, 0, next_generation(1), hash, blob)
+  local record = new_record(NOW, 0, 0, next_generation(1), hash .. blob)
   local f = open_flight(fresh_flight(six(NOW)))
   note_failure(f, '0', '0', message)
   f.reason = tonumber(reason)

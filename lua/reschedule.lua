@@ -11,6 +11,12 @@
 --          expires_before_due; only the first and recorded change anything
 -- @include prelude master life renewed batch record flight journal memory filter cold find_state
 
+-- Return the instant of a producer's argument: '+15000' after now, or ms since the epoch (past: due now).
+local function resolve(given)
+  if string.byte(given) == 43 then return NOW_UP + tonumber(string.sub(given, 2)) end
+  return math.max(tonumber(given), 0)
+end
+
 local id, due, max_delay = ARGV[4], math.max(resolve(ARGV[5]), NOW), tonumber(ARGV[6])
 local call, keep_ms, tombstone_ms = 'c' .. ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local before = recall(call)

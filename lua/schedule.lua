@@ -10,12 +10,12 @@
 --          and to `hold` for its remember time
 -- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
--- ARGV[8]  number of envelopes, then for each: id, due, expires ('' never), remember ms, hash,
---          generation ('0', or that of a cold row), blob ('': the client refused it); then their places
---          in the logs that they came from, '' for none (shared/places.lua), and the ids beside which
---          they are stored, '' for none (shared/beside.lua); then the token of hydrate's lease of the
---          cold tier, '' for none: its rows are refused once another job has the lease; then more
---          than 0 on a route with a cold tier, else 0
+-- ARGV[8]  number of envelopes, then for each: id, head (shared/accept.lua), hash and blob ('': the
+--          client refused it); then their places in the logs that they came from, '' for none
+--          (shared/places.lua), and the ids beside which they are stored, '' for none
+--          (shared/beside.lua); then the token of hydrate's lease of the cold tier, '' for none: its rows
+--          are refused once another job has the lease; then more than 0 on a route with a cold tier,
+--          else 0
 -- Returns  {now, status, due ms, status, due ms, ...}; a refused envelope changes nothing. What has
 --          the ids may exceed the byte limit: the last envelopes are then left to the next call
 -- @include prelude master life renewed batch record flight journal memory filter cold find_state places judge beside judge_placed accept
@@ -24,7 +24,7 @@ local call = {max_delay = tonumber(ARGV[4]),
   replace = ARGV[5] == 'replace' or ARGV[5] == 'replace_living',
   revives = ARGV[5] == 'replace' or ARGV[5] == 'reopen', holds = ARGV[5] == 'hold'}
 local call_id, keep_ms, count = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
-local FIRST, WIDTH = 9, 7
+local FIRST, WIDTH = 9, 3
 local lease = ARGV[FIRST + WIDTH * count + 2]
 if has_lost_cold_lease(lease) then return refuse_without_lease() end
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
@@ -44,22 +44,38 @@ local places, marks = read_places(ARGV[FIRST + WIDTH * count])
 local packed = ARGV[FIRST + WIDTH * count + 1]
 local keys = read_besides(packed, ids)
 local batch = new_batch(#ids)
+call.is_bound = call.is_once or call.holds_cold
 batch.besides = recall_besides(call, ids, keys, packed)
 
 local function given_at(i)
   local at = FIRST + (i - 1) * WIDTH
-  local due, expires, remember, hash = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
-  return {id = ids[i], key = keys[i], due = resolve(due),
-    expires = expires ~= '' and resolve(expires) or 0, remember = tonumber(remember), hash = hash,
-    generation = tonumber(ARGV[at + 5]), blob = ARGV[at + 6], remembered = unexpired(remembered[i])}
+  local due, expires, remember, generation = read_head(ARGV[at + 1])
+  local content = ARGV[at + 2]
+  return {id = ids[i], key = keys[i], due = due, expires = expires, remember = remember,
+    generation = generation, content = content, hash = string.sub(content, 1, 8),
+    remembered = unexpired(remembered[i])}
 end
 
-for i = 1, #ids do
-  if i > 1 and has_read_enough() then break end
+local function judge_at(i)
   local given = given_at(i)
   local status = judge_placed(batch, call, given, records[i], places[i])
   answer(batch, status, given)
   note_beside(batch, given, status)
+end
+
+-- Accept an envelope that is plain news; return false, having done nothing, for all others.
+local function accept_at(i)
+  local id, place = ids[i], places[i]
+  local is_met = records[i] or remembered[i] or keys[i] ~= id or batch.besides[id]
+    or place and (is_passed(place) or place.open)
+  if is_met or not accept_plain(batch, call, id, FIRST + (i - 1) * WIDTH) then return false end
+  if place then take_in(place, id, true, call.replace) end
+  return true
+end
+
+for i = 1, #ids do
+  if i > 1 and has_read_enough() then break end
+  if not accept_at(i) then judge_at(i) end
 end
 
 return_generations(batch)

@@ -1,12 +1,23 @@
 -- Decides what schedule.lua answers for one envelope; writes nothing.
+--
+-- The head of an envelope: flags (1: due counts from now, 2: expires does, 4: it has a generation, which
+-- only a cold row has), then 8 bytes each: due, expires (0: never) and remember, ms, and the generation.
+local function is_cold_row(head) return string.byte(head) >= 4 end
+
+local function read_head(head)
+  local flags, due, expires, remember, generation = struct.unpack('>BI8I8I8I8', head)
+  if flags % 2 == 1 then due = NOW_UP + due end
+  if flags % 4 >= 2 then expires = NOW_UP + expires end
+  return due, expires, remember, generation
+end
 
 -- Return those of the ids whose tombstone is asked for: all that are for one use or held, else what a cold
--- row has: its generation is the sixth of its arguments.
+-- row has.
 local function bound_ids(first, width, ids, call)
   local found = {}
   if call.is_once or call.holds_cold then return ids end
   for i, id in ipairs(ids) do
-    if ARGV[first + (i - 1) * width + 5] ~= '0' then found[#found + 1] = id end
+    if is_cold_row(ARGV[first + (i - 1) * width + 1]) then found[#found + 1] = id end
   end
   return found
 end
@@ -84,9 +95,9 @@ local function judge_unknown(batch, call, given)
 end
 
 -- Return why a new envelope is refused; what was there before never is.
-local function refusal(call, given)
-  if given.wanted - NOW_UP > call.max_delay then return 'too_far' end
-  if given.expires > 0 and given.expires <= given.wanted then return 'expires_before_due' end
+local function refusal(call, due, expires)
+  if due - NOW_UP > call.max_delay then return 'too_far' end
+  if expires > 0 and expires <= due then return 'expires_before_due' end
 end
 
 local function judge(batch, call, given, record)
@@ -98,5 +109,5 @@ local function judge(batch, call, given, record)
   else
     status = judge_unknown(batch, call, given)
   end
-  return not given.has_ended and batch[status] and refusal(call, given) or status
+  return not given.has_ended and batch[status] and refusal(call, given.wanted, given.expires) or status
 end

@@ -19,12 +19,12 @@ end
 
 -- Judge an envelope by its place, if it has one, then by its id.
 local function judge_placed(batch, call, given, record, place)
-  if given.blob == '' then return judge_refused(batch, given, record, place) end
+  if given.content == '' then return judge_refused(batch, given, record, place) end
   if not place then return judge_beside(batch, call, given, record) end
   if is_passed(place) then return judge_passed(batch, given, record) end
   if is_superseded(place) then
     given.wanted = math.max(given.due, NOW)
-    return refusal(call, given) or judge_passed(batch, given, record)
+    return refusal(call, given.wanted, given.expires) or judge_passed(batch, given, record)
   end
   given.is_placed = true
   local replaces = call.replace or given.key ~= given.id

@@ -19,12 +19,6 @@ else
   NOW_UP = time[1] * 1000 + math.ceil(time[2] / 1000)
 end
 
--- Return the instant of a producer's argument: '+15000' after now, or ms since the epoch (past: due now).
-local function resolve(given)
-  if string.byte(given) == 43 then return NOW_UP + tonumber(string.sub(given, 2)) end
-  return math.max(tonumber(given), 0)
-end
-
 -- Fixed-width big-endian integers. Compare them as numbers only: Lua orders text by the server's locale.
 local function six(number) return struct.pack('>I6', number) end
 local number_at

@@ -25,8 +25,8 @@ local function due_or(record, other_six)
   return is_known(record) and string.sub(record, 2, 7) or other_six
 end
 
-local function new_record(due, expires, remember, generation, hash, blob)
-  return LAYOUT .. struct.pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. hash .. blob
+local function new_record(due, expires, remember, generation, content)
+  return LAYOUT .. struct.pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. content
 end
 
 local function moved_record(record, due, expires, generation)

@@ -41,7 +41,7 @@ HALFWAY = "tests/store/scripts/test_halfway.py::test_move_that_fails_halfway_los
 CANCEL = "tests/store/transitions/test_cancel.py::test_cancel_"
 REMOVE_READY = "redis.call('ZREMRANGEBYRANK', source, 0, #ids - 1)\n"
 LEASE = "write_leases(leases)"
-SECONDS_UP = "NOW_UP + tonumber(string.sub(given, 2))"
+DELAYED = "NOW_UP + due"
 
 MUTANTS = {
     "acked_before_the_confirm": Mutant(
@@ -131,7 +131,7 @@ MUTANTS = {
         "a due instant is cut to whole seconds: up to a second early",
         "tests/store/server/test_clock.py"
         "::test_due_in_whole_seconds_fires_no_part_of_a_second_early[valkey]",
-        ScriptEdit(f"return {SECONDS_UP}", f"return math.floor(({SECONDS_UP}) / 1000) * 1000"),
+        ScriptEdit(f"due = {DELAYED}", f"due = math.floor(({DELAYED}) / 1000) * 1000"),
     ),
     "tombstone_ignored": Mutant(
         "a row of the cold tier comes back although it was cancelled",

@@ -14,8 +14,9 @@ from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Argument, Connection
 from duebridge.store.server.scripts import script
 from duebridge.store.wire.leases import Claim
+from duebridge.store.wire.packed_row import pack_row
 from duebridge.store.wire.poll import Poll
-from duebridge.store.wire.record import LAYOUT, Flight, Record, pack_row, read_flight, read_record
+from duebridge.store.wire.record import LAYOUT, Flight, Record, read_flight, read_record
 from duebridge.store.wire.replies import ScheduleReply, SettleReply
 from duebridge.store.wire.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
 from tests.support.model.invariants import (
@@ -142,7 +143,7 @@ class Desk:
         if generations := options.pop("generations", ()):
             pairs = zip(envelopes, generations, strict=True)
             return self.store.schedule(
-                [pack_row(one, 0)._replace(generation=number) for one, number in pairs], **options
+                [pack_row(one, 0).of_generation(number) for one, number in pairs], **options
             )
         return self.store.schedule(envelopes, **options)
 

@@ -17,10 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duebridge.durations import MAX_MS
-from duebridge.envelope import Envelope, Properties, Target
+from duebridge.envelope import Envelope, Instant, Properties, Target
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew, StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.wire import record as layout
+from duebridge.store.wire.packed_row import PackedRow
 from duebridge.store.wire.record import (
     FIRST_ATTEMPT,
     LAYOUT,
@@ -387,3 +388,20 @@ def test_pack_and_unpack_work_in_many_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert failed == []
+
+
+instants = st.builds(Instant, st.integers(0, MAX_MS), st.booleans())
+
+
+@given(due=instants, expires=st.none() | instants, remember_ms=SIX, generation=SIX)
+def test_packed_row_gives_the_script_and_python_what_it_was_made_of(
+    due: Instant, expires: Instant | None, remember_ms: int, generation: int
+) -> None:
+    row = PackedRow.new("a", due, expires, remember_ms, b"8 bytes:the blob", generation)
+    flags = due.relative + 2 * (expires is not None and expires.relative) + 4 * bool(generation)
+    numbers = due.ms, expires.ms if expires else 0, remember_ms, generation
+    assert row.head == packed(lua("judge", r"struct.unpack\('>([^']+)', head"), (flags, *numbers))
+    never = None if expires == Instant(0, relative=False) else expires
+    assert (row.due, row.expires, row.remember_ms) == (due, never, remember_ms)
+    assert (row.content_hash, row.blob) == (b"8 bytes:", b"the blob")
+    assert row.of_generation(7) == PackedRow.new("a", due, expires, remember_ms, row.content, 7)

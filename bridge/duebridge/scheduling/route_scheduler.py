@@ -19,7 +19,7 @@ from duebridge.scheduling.limits import RouteLimits, with_whole_target
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.wire.log_positions import refused_row
-from duebridge.store.wire.record import PackedRow, pack_row
+from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge.store.wire.replies import RescheduleReply, ScheduleReply
 from duebridge.store.wire.transitions import ScheduleMode
 from duebridge.telemetry.tracing import Tracing

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes, Mark
-from duebridge.store.wire.record import pack_row
+from duebridge.store.wire.packed_row import pack_row
 from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.cold.cold_files import ColdRow, Files
 from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, envelope, remembering
@@ -311,7 +311,7 @@ class ColdHistory:
 
     def bring_back(self, row: ColdRow, token: str) -> str:
         packed = pack_row(envelope(row.id, at=row.due_at_ms, body=row.body), self.remember_ms)
-        packed = packed._replace(generation=row.generation)
+        packed = packed.of_generation(row.generation)
         given = {"max_delay_ms": YEAR_MS, "keeps_answer": False}
         (answer,) = self.desk.store.schedule([packed], lease=token, **given)
         return str(answer.status)

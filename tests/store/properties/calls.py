@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.leases import Claim, LeasedEnvelope
-from duebridge.store.wire.record import pack_row
+from duebridge.store.wire.packed_row import pack_row
 from duebridge.store.wire.replies import SettleReply
 from duebridge.store.wire.transitions import Ack, Postponement, ScheduleMode, SetAside
 from tests.store.lives import Content
@@ -108,7 +108,7 @@ def _schedule(
 ) -> Call:
     envelopes = [_envelope(*each) for each in given]
     rows = [
-        pack_row(envelope, 0)._replace(generation=generation)
+        pack_row(envelope, 0).of_generation(generation)
         for envelope, generation in zip(envelopes, generations or [0] * len(given), strict=True)
     ]
 

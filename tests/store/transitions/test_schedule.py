@@ -5,7 +5,8 @@ import pytest
 from duebridge.errors import StoreError, StoreFull
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import Connection
-from duebridge.store.wire.record import PackedRow, pack, pack_row
+from duebridge.store.wire.packed_row import PackedRow, pack_row
+from duebridge.store.wire.record import pack
 from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope, postponed

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from duebridge.config.models import Config
-from duebridge.envelope import Envelope
+from duebridge.envelope import Envelope, Instant
 from duebridge.errors import EnvelopeError
 from duebridge.ports import discovery
 from duebridge.scheduling.limits import MAX_HEADER_BYTES, MAX_HEADERS, EndBroker, RouteLimits
-from duebridge.store.wire.record import pack_row
+from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.rows import arrow
 from duebridge_connectors.spark.rows.packing import Packer
@@ -170,7 +170,7 @@ def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:
         [pa.array(["a", "b", "c"]), pa.array([b"x"] * 3), us], ["id", "body", "due_at"]
     )
     packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
-    assert [row and row.due for row in packing.rows] == ["1001", None, "0"]
+    assert [row and row.due.ms for row in packing.rows] == [1001, None, 0]
     assert packing.refusals.keys() == {1}
 
 
@@ -196,3 +196,25 @@ def test_headers_of_a_slice_are_its_own_as_map_and_as_list() -> None:
         batch = pa.RecordBatch.from_arrays([column], ["headers"])
         found = arrow.header_rows(batch.slice(1, 3))
         assert found == [None, (), (("b", b"2"), ("c", b"3"))]
+
+
+COLD_ROW = {
+    "id": "a",
+    "due_at": 5_000,
+    "expires_at": None,
+    "remember_ms": 7_000,
+    "content_hash": b"8 bytes:",
+    "generation": 9,
+    "blob": b"\0\x90",
+}
+
+
+@pytest.mark.parametrize(
+    "damage", [{"generation": -1}, {"generation": None}, {"content_hash": b"x"}, {"blob": None}]
+)
+def test_pack_of_a_damaged_cold_row_refuses_it_and_takes_the_others(damage: dict[str, Any]) -> None:
+    batch = pa.RecordBatch.from_pylist([COLD_ROW, COLD_ROW | damage])
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
+    expected = PackedRow.new("a", Instant(5_000, False), None, 7_000, b"8 bytes:\0\x90", 9)
+    assert packing.rows == [expected, None]
+    assert "expected a hash of 8 bytes" in packing.refusals[1]

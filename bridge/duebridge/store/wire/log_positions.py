@@ -19,8 +19,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from duebridge.envelope import Instant
 from duebridge.ports.source import LogPosition
-from duebridge.store.wire.record import PackedRow
+from duebridge.store.wire.packed_row import PackedRow
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -30,7 +31,7 @@ def refused_row(id: str) -> PackedRow:  # noqa: A002 - the public name of the fi
 
     Its place stays open: the message is judged when it comes again.
     """
-    return PackedRow(id, "+0", "", 0, b"", 0, b"")
+    return PackedRow.new(id, Instant(0, relative=True), None, 0, content=b"")
 
 
 def packed_primary_ids(primary_ids: Sequence[str]) -> bytes:

@@ -8,7 +8,7 @@ zstd-compressed when that pays. Scripts never decode a blob.
 import threading
 from hashlib import blake2b
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import zstandard
@@ -172,42 +172,9 @@ def pack(envelope: Envelope) -> PackedEnvelope:
     if len(plain) > MAX_CONTENT_BYTES:
         what = f"expected up to {MAX_CONTENT_BYTES} bytes of body, key and headers"
         raise EnvelopeError(f"envelope: {what}; got {len(plain)}")
-    given = f"{envelope.due} {envelope.expires} {envelope.remember_ms}".encode()
+    given = f"{envelope.due!s} {envelope.expires!s} {envelope.remember_ms}".encode()
     content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given[:64]).digest()
     return PackedEnvelope(_compress(plain), content_hash)
-
-
-class PackedRow(NamedTuple):
-    """An envelope as the schedule script takes it.
-
-    `due` and `expires` are `+15000` or epoch ms, `expires` "" for never. `generation` is 0, or
-    that of a cold row, which obeys tombstones.
-    """
-
-    id: str
-    due: str
-    expires: str
-    remember_ms: int
-    content_hash: bytes
-    generation: int
-    blob: bytes
-
-
-def pack_row(envelope: Envelope, remember_ms: int) -> PackedRow:
-    """Pack an envelope; `remember_ms` is its route's, for an envelope without one of its own.
-
-    Raises `EnvelopeError` for an envelope that could be stored but not be read again.
-    """
-    packed = pack(envelope)
-    return PackedRow(
-        envelope.id,
-        str(envelope.due),
-        "" if envelope.expires is None else str(envelope.expires),
-        remember_ms if envelope.remember_ms is None else envelope.remember_ms,
-        packed.content_hash,
-        0,
-        packed.blob,
-    )
 
 
 def _compress(plain: bytes) -> bytes:

@@ -12,9 +12,10 @@ import msgspec
 import pyarrow as pa
 
 from duebridge.durations import parse_duration_ms
+from duebridge.envelope import Instant
 from duebridge.errors import EnvelopeError
 from duebridge.store.routing import shard_number
-from duebridge.store.wire.record import PackedRow
+from duebridge.store.wire.packed_row import PackedRow
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.rows.arrow import arrow_schema, instants_ms, record_batch, values
 from duebridge_connectors.spark.rows.packing import Packer
@@ -31,9 +32,11 @@ class DirectDemote(msgspec.Struct, frozen=True):
     boundary_ms: int
     batch: str
 
-    def resolved(self, given: str) -> int:
-        """Return an instant of a packed row (`+15000`, or epoch ms) as epoch ms; 0 for ''."""
-        return self.now_ms + int(given) if given.startswith("+") else int(given or 0)
+    def resolved(self, given: Instant | None) -> int:
+        """Return an instant of a packed row as epoch ms; 0 for none."""
+        if given is None:
+            return 0
+        return self.now_ms + given.ms if given.relative else given.ms
 
 
 def far_rows(job: DirectDemote, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

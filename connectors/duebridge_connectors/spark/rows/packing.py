@@ -25,7 +25,8 @@ from duebridge.scheduling.limits import (
     RouteLimits,
     with_whole_target,
 )
-from duebridge.store.wire.record import HASH_BYTES, PackedRow, pack_row
+from duebridge.store.wire.packed_row import PackedRow, pack_row
+from duebridge.store.wire.record import HASH_BYTES
 from duebridge_connectors.spark.rows import arrow
 from duebridge_connectors.spark.rows.ids import derive_id, identifying_values
 from duebridge_connectors.spark.rows.schema import PROPERTIES, is_packed
@@ -195,8 +196,7 @@ class Packer:
             raise EnvelopeError("id: expected text; got null")
         envelope = with_whole_target(fields.envelope(envelope_id, index), self._route)
         self._limits.check(envelope)
-        row = pack_row(envelope, self._horizon_ms)
-        return row._replace(remember_ms=max(row.remember_ms, self._horizon_ms))
+        return pack_row(envelope, self._horizon_ms, least_ms=self._horizon_ms)
 
 
 class _RowFields:
@@ -239,6 +239,10 @@ def _with_column_names(text: str) -> str:
     return text.replace("at:", "due_at:", 1) if text.startswith(("at:", "delay, at:")) else text
 
 
+def _instant_ms(epoch_ms: int) -> Instant:
+    return Instant(max(epoch_ms, 0), relative=False)
+
+
 def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     """Return rows of the cold tier, already packed, unchanged."""
     columns = zip(
@@ -256,11 +260,13 @@ def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     for index, (name, due, expires, remember_ms, content_hash, generation, blob) in enumerate(
         columns
     ):
-        if None in (name, due, content_hash, generation, blob) or len(content_hash) != HASH_BYTES:
+        is_whole = None not in (name, due, content_hash, generation, blob)
+        if not is_whole or len(content_hash) != HASH_BYTES or generation < 0:
             rows.append(None)
-            refusals[index] = f"expected a hash of {HASH_BYTES} bytes, and null only in expires_at"
+            what = f"a hash of {HASH_BYTES} bytes, no negative generation, null only in expires_at"
+            refusals[index] = f"expected {what}"
             continue
-        least_ms = max(remember_ms or 0, horizon_ms)
-        ends = str(expires) if expires else ""
-        rows.append(PackedRow(name, str(due), ends, least_ms, content_hash, generation, blob))
+        least_ms, content = max(remember_ms or 0, horizon_ms), content_hash + blob
+        instants = _instant_ms(due), _instant_ms(expires) if expires else None
+        rows.append(PackedRow.new(name, *instants, least_ms, content, generation))
     return PackedBatch(rows, refusals)

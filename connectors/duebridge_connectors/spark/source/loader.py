@@ -25,7 +25,7 @@ from duebridge.store.batching import SharedRate, batches
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import Connection
-from duebridge.store.wire.record import PackedRow
+from duebridge.store.wire.packed_row import PackedRow
 from duebridge.store.wire.replies import ScheduleAnswer, ScheduleReply
 from duebridge.store.wire.transitions import ScheduleMode
 from duebridge_connectors.spark.rows.packing import PackedBatch
@@ -249,8 +249,8 @@ def _by_due(rows: Sequence[PackedRow | None]) -> list[int]:
     given = [index for index, row in enumerate(rows) if row is not None]
     if len({row.id for row in rows if row is not None}) < len(given):
         return given
-    return sorted(given, key=[row.due if row else "" for row in rows].__getitem__)
+    return sorted(given, key=[row.head if row else b"" for row in rows].__getitem__)
 
 
 def _size_bytes(row: PackedRow | None) -> int:
-    return ROW_BYTES + (len(row.id) * 4 + len(row.blob) if row else 0)
+    return ROW_BYTES + (len(row.id) * 4 + len(row.content) if row else 0)
