@@ -404,4 +404,6 @@ def test_packed_row_gives_the_script_and_python_what_it_was_made_of(
     never = None if expires == Instant(0, relative=False) else expires
     assert (row.due, row.expires, row.remember_ms) == (due, never, remember_ms)
     assert (row.content_hash, row.blob) == (b"8 bytes:", b"the blob")
-    assert row.of_generation(7) == PackedRow.new("a", due, expires, remember_ms, row.content, 7)
+    for other in (0, 7):
+        there = PackedRow.new("a", due, expires, remember_ms, row.content, other)
+        assert row.of_generation(other) == there

@@ -112,11 +112,15 @@ def test_cancel_of_a_cold_row_is_journalled_when_that_comes_and_not_if_its_id_be
     assert desk.journal()[-1] == ("cancelled", ["one"])
 
 
-def test_cancelled_cold_row_that_comes_twice_in_a_call_is_journalled_once(desk: Desk) -> None:
+@pytest.mark.parametrize("comes_anew", [False, True])
+def test_cancelled_cold_row_that_comes_twice_in_a_call_is_journalled_once(
+    desk: Desk, comes_anew: bool
+) -> None:
     row = demoted(desk, "a")
     assert desk.store.cancel("a") == "recorded"
     twice = [envelope("a", at=DUE_MS, body=row.body, remember="1h")] * 2
-    answers = desk.schedule(*twice, generations=[row.generation] * 2)
+    again = 0 if comes_anew else row.generation
+    answers = desk.schedule(*twice, generations=[row.generation, again])
     assert [each.status for each in answers] == ["cancelled", "cancelled"]
     assert desk.journal()[-1] == ("cancelled", ["a"])
 

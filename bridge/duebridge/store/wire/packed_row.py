@@ -72,9 +72,9 @@ class PackedRow(NamedTuple):
         return self.content[HASH_BYTES:]
 
     def of_generation(self, generation: int) -> Self:
-        """Return the row as that of a cold row."""
-        flags, *numbers, _ = _HEAD.unpack(self.head)
-        return self._replace(head=_HEAD.pack(flags | _IS_COLD_ROW, *numbers, generation))
+        """Return the row with another generation."""
+        given = self.due, self.expires, self.remember_ms, self.content
+        return self.new(self.id, *given, generation)
 
 
 def pack_row(envelope: Envelope, remember_ms: int, least_ms: int = 0) -> PackedRow:
