@@ -10,7 +10,7 @@
 --          and to `hold` for its remember time
 -- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
--- ARGV[8]  number of envelopes, then for each: id, head (shared/accept.lua), hash and blob ('': the
+-- ARGV[8]  number of envelopes, then for each: id, head (shared/judge.lua), hash and blob ('': the
 --          client refused it); then their places in the logs that they came from, '' for none
 --          (shared/places.lua), and the ids beside which they are stored, '' for none
 --          (shared/beside.lua); then the token of hydrate's lease of the cold tier, '' for none: its rows

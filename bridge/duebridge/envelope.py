@@ -150,7 +150,7 @@ class Instant(msgspec.Struct, frozen=True):
     relative: bool
 
     def __str__(self) -> str:
-        """Return the form that the scripts read: `+15000` or `1767225600000`."""
+        """Return the text that a reschedule sends and a content hash covers: `+15000`, epoch ms."""
         return f"+{self.ms}" if self.relative else str(self.ms)
 
 

@@ -21,7 +21,7 @@ from duebridge.envelope import Envelope, Instant, Properties, Target
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew, StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.wire import record as layout
-from duebridge.store.wire.packed_row import PackedRow
+from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge.store.wire.record import (
     FIRST_ATTEMPT,
     LAYOUT,
@@ -407,3 +407,17 @@ def test_packed_row_gives_the_script_and_python_what_it_was_made_of(
     for other in (0, 7):
         there = PackedRow.new("a", due, expires, remember_ms, row.content, other)
         assert row.of_generation(other) == there
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"due": Instant(-5, relative=False)},
+        {"expires": Instant(-1, relative=True)},
+        {"due": Instant(2**64, relative=False)},
+    ],
+)
+def test_pack_row_of_an_envelope_that_no_store_can_hold_refuses_it(wrong: dict[str, Any]) -> None:
+    good = Envelope.new(b"x", id="a", delay="1s")
+    with pytest.raises(EnvelopeError, match=r"expected due, expires, .* of 0 or more"):
+        pack_row(msgspec.structs.replace(good, **wrong), 0)

@@ -210,7 +210,14 @@ COLD_ROW = {
 
 
 @pytest.mark.parametrize(
-    "damage", [{"generation": -1}, {"generation": None}, {"content_hash": b"x"}, {"blob": None}]
+    "damage",
+    [
+        {"generation": -1},
+        {"generation": None},
+        {"content_hash": b"x"},
+        {"blob": None},
+        {"blob": b""},
+    ],
 )
 def test_pack_of_a_damaged_cold_row_refuses_it_and_takes_the_others(damage: dict[str, Any]) -> None:
     batch = pa.RecordBatch.from_pylist([COLD_ROW, COLD_ROW | damage])

@@ -1,20 +1,21 @@
 """An envelope as the schedule script takes it: id, head and content (lua/schedule.lua)."""
 
-from struct import Struct
+import struct
 from typing import NamedTuple, Self
 
 from duebridge.envelope import Envelope, Instant
+from duebridge.errors import EnvelopeError
 from duebridge.store.wire.record import HASH_BYTES, pack
 
-_HEAD = Struct(">BQQQQ")
+_HEAD = struct.Struct(">BQQQQ")
 _DUE_IS_RELATIVE, _EXPIRES_IS_RELATIVE, _IS_COLD_ROW = 1, 2, 4
 
 
 class PackedRow(NamedTuple):
     """An envelope as the schedule script takes it.
 
-    `head` has the fields that the script reads, `content` the hash and the blob that it stores
-    unread: empty where the client refused the envelope.
+    `head` has due, expiry, remember time and generation; `content` the hash and the blob, which no
+    script reads. It is empty where the client refused the envelope.
     """
 
     id: str
@@ -33,15 +34,19 @@ class PackedRow(NamedTuple):
     ) -> Self:
         """Return a row; `generation` is 0, or that of a cold row, which obeys tombstones.
 
-        Raises `struct.error` for a negative number.
+        Raises `EnvelopeError` for an instant or a duration that is no store's.
         """
         flags, expires_ms = _DUE_IS_RELATIVE * due.relative, 0
         if expires is not None:
             flags, expires_ms = flags | _EXPIRES_IS_RELATIVE * expires.relative, expires.ms
         if generation:
             flags |= _IS_COLD_ROW
-        head = _HEAD.pack(flags, due.ms, expires_ms, remember_ms, generation)
-        return cls(envelope_id, head, content)
+        numbers = due.ms, expires_ms, remember_ms, generation
+        try:
+            return cls(envelope_id, _HEAD.pack(flags, *numbers), content)
+        except struct.error:
+            expected = "expected due, expires, remember and generation of 0 or more"
+            raise EnvelopeError(f"envelope: {expected}; got {numbers}") from None
 
     @property
     def due(self) -> Instant:
@@ -83,7 +88,8 @@ def pack_row(envelope: Envelope, remember_ms: int, least_ms: int = 0) -> PackedR
     `remember_ms` is its route's, for an envelope without one of its own; it is remembered for
     `least_ms` at least.
 
-    Raises `EnvelopeError` for an envelope that could be stored but not be read again.
+    Raises `EnvelopeError` for an envelope that could be stored but not be read again, and for one
+    with a negative instant, which `Envelope.new` would have refused.
     """
     packed = pack(envelope)
     given_ms = remember_ms if envelope.remember_ms is None else envelope.remember_ms

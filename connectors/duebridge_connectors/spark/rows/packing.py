@@ -260,11 +260,11 @@ def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     for index, (name, due, expires, remember_ms, content_hash, generation, blob) in enumerate(
         columns
     ):
-        is_whole = None not in (name, due, content_hash, generation, blob)
+        is_whole = None not in (name, due, content_hash, generation) and blob
         if not is_whole or len(content_hash) != HASH_BYTES or generation < 0:
             rows.append(None)
-            what = f"a hash of {HASH_BYTES} bytes, no negative generation, null only in expires_at"
-            refusals[index] = f"expected {what}"
+            what = f"a hash of {HASH_BYTES} bytes, a blob, and a generation of 0 or more"
+            refusals[index] = f"expected {what}, and null only in expires_at"
             continue
         least_ms, content = max(remember_ms or 0, horizon_ms), content_hash + blob
         instants = _instant_ms(due), _instant_ms(expires) if expires else None

@@ -89,7 +89,7 @@ def format_counts(counts: msgspec.Struct, names: Iterable[str]) -> str:
 
 COUNTS = tuple(name for name in Summary.__struct_fields__ if name not in ("route", "first_reason"))
 
-ROW_BYTES = 128  # upper bound of a row without its id and blob
+ROW_BYTES = 128  # upper bound of a row without its id and content
 _DONE: tuple[ScheduleAnswer, ...] = ("accepted", "duplicate", "replaced", "cancelled", "dead")
 
 
