@@ -63,7 +63,7 @@ local function judge_at(i)
   note_beside(batch, given, status)
 end
 
--- Accept an envelope that is plain news; return false, having done nothing, for all others.
+-- Accept an envelope that nothing in this shard has met; return false, having done nothing, for all others.
 local function accept_at(i)
   local id, place = ids[i], places[i]
   local is_met = records[i] or remembered[i] or keys[i] ~= id or batch.besides[id]

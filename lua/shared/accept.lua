@@ -26,8 +26,8 @@ local function add_record(batch, given)
   if due < batch.earliest then batch.earliest = due end
 end
 
--- Accept an envelope whose id nothing outside this batch knows; return false, having done nothing, if that is
--- for judge to say. Most calls have only such envelopes, and judge's table of each is what cost them most.
+-- Accept an envelope whose id is new, as most are, without the facts that judge gathers of each. Return false,
+-- having done nothing, where judge has to decide.
 local function accept_plain(batch, call, id, at)
   local head, content = ARGV[at + 1], ARGV[at + 2]
   local is_met = batch.seen[id] or batch.is_ended[id] or call.is_bound and tombstone_of(id)
