@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 from kafka import KafkaAdminClient
 from kafka import errors as vendor
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.net.compat import KafkaNetClient
-from kafka.net.selector import NetworkSelector
 
-from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
+from duebridge_connectors.kafka.kafka_python.network import NetworkClient
 
 _CONFIGS = ("max.message.bytes", "min.insync.replicas", "cleanup.policy", "retention.ms")
 
@@ -56,9 +54,8 @@ class Admin:
             undo.pop_all()
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
-        net = NetworkSelector(**config)
-        self._manager = ConnectionManager(net, **config)  # records why connecting fails
-        client = KafkaNetClient(net, self._manager, **config)
+        client = NetworkClient(None, **config)
+        self._manager = client._manager  # records why connecting fails
         undo.callback(client.close)  # KafkaAdminClient leaks it if the bootstrap fails
         return client
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from kafka import KafkaProducer
 from kafka import errors as vendor
-from kafka.net.compat import KafkaNetClient
-from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from duebridge.ports.publisher import Delivery
@@ -20,7 +18,7 @@ from duebridge.ports.tls import hinted
 from duebridge_connectors.kafka.attempt import AttemptError, Deadline, not_sent
 from duebridge_connectors.kafka.errors import RequestFailed, is_temporary, outcome_of, words_of
 from duebridge_connectors.kafka.headers import kafka_headers
-from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
+from duebridge_connectors.kafka.kafka_python.network import NetworkClient
 from duebridge_connectors.kafka.kafka_python.partitioner import RunPartitioner
 from duebridge_connectors.kafka.login import LOGIN, Login
 
@@ -60,10 +58,7 @@ class KafkaPythonClient:
             undo.pop_all()
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
-        net = NetworkSelector(**config)
-        manager = ConnectionManager(net, **config)
-        manager.login = self._login
-        self._net: Any = KafkaNetClient(net, manager, **config)
+        self._net: Any = NetworkClient(self._login, **config)
         undo.callback(self._net.close)
         # KafkaProducer ignores this option: a broker with topic auto-creation would create one
         # for each misspelt target.

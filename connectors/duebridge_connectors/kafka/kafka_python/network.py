@@ -7,10 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 from kafka import errors as vendor
+from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from duebridge_connectors.kafka.login import Login
@@ -31,10 +34,11 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
     """
 
     failure: Exception | None = None
-    login: Login | None = None
 
-    def __init__(self, net: Any, **configs: Any) -> None:
+    def __init__(self, net: Any, login: Login | None, **configs: Any) -> None:
         super().__init__(net, **configs)
+        self._login = login
+        self._transports: WeakSet[Any] = WeakSet()
         self._all_bootstraps = self.cluster.bootstrap_brokers
         self.cluster.bootstrap_brokers = self._bootstraps
 
@@ -66,7 +70,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
 
     def _log_in_as_now(self, conn: Any) -> None:
         """Let a connection use the user and the password that the settings have now."""
-        found = None if self.login is None else self.login.current()
+        found = None if self._login is None else self._login.current()
         if found is not None:
             conn.config["sasl_plain_username"], conn.config["sasl_plain_password"] = found
 
@@ -100,13 +104,34 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
                 raise
             raise vendor.KafkaConnectionError(f"Handshake failed: {error}") from error
         transport._sock_recv = partial(_data_before_error, transport._sock_recv)
+        self._transports.add(transport)
         return transport
+
+    def close_sockets(self) -> None:
+        """Close what `close` left open: a socket with bytes to send waits for a loop that ended."""
+        for transport in self._transports:
+            if transport._sock is not None:
+                transport._sock.close()
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
         """Fail the bootstrap after one refused login: retries might lock the account."""
         if isinstance(self.failure, _LOGIN_ERRORS) and not self.bootstrapped:
             raise self.failure
         super().maybe_raise_auth_failure(node_id)
+
+
+class NetworkClient(KafkaNetClient):  # type: ignore[misc]
+    """kafka-python's client, with a loop and a manager of its own; `close` closes every socket."""
+
+    def __init__(self, login: Login | None, **config: Any) -> None:
+        net = NetworkSelector(**config)
+        super().__init__(net, ConnectionManager(net, login, **config), **config)
+
+    def close(self, node_id: Any = None) -> None:
+        """Close the connection to a node, or all of them and the loop."""
+        super().close(node_id)
+        if node_id is None:
+            self._manager.close_sockets()
 
 
 def _data_before_error(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, Any]:

@@ -14,8 +14,6 @@ from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka import errors as vendor
-from kafka.net.compat import KafkaNetClient
-from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from duebridge.errors import BridgeError
@@ -23,7 +21,7 @@ from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival
 from duebridge.ports.tls import hinted
 from duebridge_connectors.kafka.errors import words_of
-from duebridge_connectors.kafka.kafka_python.network import ConnectionManager
+from duebridge_connectors.kafka.kafka_python.network import NetworkClient
 from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.source.consumer import CommitRefused
 from duebridge_connectors.kafka.source.errors import REFUSALS, failure_from
@@ -58,10 +56,8 @@ class KafkaPythonConsumer:
         self._consumer._fetcher.PartitionRecords = FetchedRecords
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
-        net = NetworkSelector(**config)
-        self._manager = ConnectionManager(net, **config)
-        self._manager.login = self._login
-        client = KafkaNetClient(net, self._manager, **config)
+        client = NetworkClient(self._login, **config)
+        self._manager = client._manager
         undo.callback(client.close)
         client.cluster.config["allow_auto_create_topics"] = False
         return client
