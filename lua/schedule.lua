@@ -32,6 +32,7 @@ call.has_cold_tier = has_cold_tier() or tonumber(ARGV[FIRST + WIDTH * count + 3]
 call.note_ms = note_ms(call.max_delay)
 call.is_once = ARGV[5] == 'once' and call.has_cold_tier
 call.holds_cold = call.holds and call.has_cold_tier
+call.is_bound = call.is_once or call.holds_cold
 
 local before = call_id ~= '' and recall('c' .. call_id)
 if before then return cmsgpack.unpack(before) end
@@ -44,7 +45,6 @@ local places, marks = read_places(ARGV[FIRST + WIDTH * count])
 local packed = ARGV[FIRST + WIDTH * count + 1]
 local keys = read_besides(packed, ids)
 local batch = new_batch(#ids)
-call.is_bound = call.is_once or call.holds_cold
 batch.besides = recall_besides(call, ids, keys, packed)
 
 local function given_at(i)
@@ -63,12 +63,20 @@ local function judge_at(i)
   note_beside(batch, given, status)
 end
 
--- Accept an envelope that nothing in this shard has met; return false, having done nothing, for all others.
+-- Accept an envelope that nothing in this shard has met, as most are, without the facts that judge gathers
+-- of each. Return false, having done nothing, where judge has to decide.
 local function accept_at(i)
-  local id, place = ids[i], places[i]
+  local id, place, at = ids[i], places[i], FIRST + (i - 1) * WIDTH
   local is_met = records[i] or remembered[i] or keys[i] ~= id or batch.besides[id]
+    or batch.seen[id] or batch.is_ended[id] or call.is_bound and tombstone_of(id)
     or place and (is_passed(place) or place.open)
-  if is_met or not accept_plain(batch, call, id, FIRST + (i - 1) * WIDTH) then return false end
+  local content = ARGV[at + 2]
+  if is_met or content == '' then return false end
+  local due, expires, remember, generation = read_head(ARGV[at + 1])
+  if due < NOW then due = NOW end
+  if generation > 0 or refusal(call, due, expires) then return false end
+  answer(batch, 'accepted', {id = id, due = due, expires = expires, remember = remember,
+    generation = generation, content = content})
   if place then take_in(place, id, true, call.replace) end
   return true
 end

@@ -15,32 +15,15 @@ end
 -- Add a record, or put it in the place of the one that it replaces in this batch.
 local function add_record(batch, given)
   local id, due, records, scores = given.id, given.due, batch.records, batch.scores
-  local earlier, record = batch.seen[id], nil
-  batch.generation = batch.generation + 1
-  record = new_record(due, given.expires, given.remember, batch.generation, given.content)
+  local earlier, generation = batch.seen[id], batch.generation + 1
+  local record = new_record(due, given.expires, given.remember, generation, given.content)
   local n = earlier and earlier.place or #records
+  batch.generation = generation
   given.record, given.place, batch.seen[id] = record, n, given
   records[n + 1], records[n + 2] = id, record
   scores[n + 1], scores[n + 2] = due, id
   if #record > batch.largest then batch.largest = #record end
   if due < batch.earliest then batch.earliest = due end
-end
-
--- Accept an envelope whose id is new, as most are, without the facts that judge gathers of each. Return false,
--- having done nothing, where judge has to decide.
-local function accept_plain(batch, call, id, at)
-  local head, content = ARGV[at + 1], ARGV[at + 2]
-  local is_met = batch.seen[id] or batch.is_ended[id] or call.is_bound and tombstone_of(id)
-  if is_met or content == '' or is_cold_row(head) then return false end
-  local due, expires, remember = read_head(head)
-  if due < NOW then due = NOW end
-  if refusal(call, due, expires) then return false end
-  add_record(batch, {id = id, due = due, expires = expires, remember = remember, content = content})
-  local reply, items, anew = batch.reply, batch.accepted, batch.anew
-  reply[#reply + 1], reply[#reply + 2] = 'accepted', due
-  items[#items + 1], items[#items + 2] = id, six(due)
-  anew[#anew + 1] = id
-  return true
 end
 
 -- A tombstone cancels this cold row: journal it, only once while the id is remembered.

@@ -1,23 +1,21 @@
 -- Decides what schedule.lua answers for one envelope; writes nothing.
 --
--- The head of an envelope: flags (1: due counts from now, 2: expires does, 4: it has a generation, which
--- only a cold row has), then 8 bytes each: due, expires (0: never) and remember, ms, and the generation.
-local function is_cold_row(head) return string.byte(head) >= 4 end
-
+-- The head of an envelope: flags (1: due counts from now, 2: expires does), then 8 bytes each: due, expires
+-- (0: never) and remember, ms, and the generation (0: not a cold row).
 local function read_head(head)
   local flags, due, expires, remember, generation = struct.unpack('>BI8I8I8I8', head)
   if flags % 2 == 1 then due = NOW_UP + due end
-  if flags % 4 >= 2 then expires = NOW_UP + expires end
+  if flags >= 2 then expires = NOW_UP + expires end
   return due, expires, remember, generation
 end
 
 -- Return those of the ids whose tombstone is asked for: all that are for one use or held, else what a cold
 -- row has.
 local function bound_ids(first, width, ids, call)
-  local found = {}
-  if call.is_once or call.holds_cold then return ids end
+  local found, no_generation = {}, string.rep('\0', 8)
+  if call.is_bound then return ids end
   for i, id in ipairs(ids) do
-    if is_cold_row(ARGV[first + (i - 1) * width + 1]) then found[#found + 1] = id end
+    if string.sub(ARGV[first + (i - 1) * width + 1], -8) ~= no_generation then found[#found + 1] = id end
   end
   return found
 end
@@ -61,7 +59,7 @@ end
 -- is held it is so for its remember time from its cancel on.
 local function judge_cold(call, given)
   if given.generation == 0 then
-    local left = (call.is_once or call.holds_cold) and tombstone_of(given.id)
+    local left = call.is_bound and tombstone_of(given.id)
     given.has_ended = left and left.cancelled > left.ended
       and (call.is_once or left.cancelled_at and NOW < left.cancelled_at + given.remember)
     return given.has_ended and 'cancelled'

@@ -14,7 +14,7 @@ from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Argument, Connection
 from duebridge.store.server.scripts import script
 from duebridge.store.wire.leases import Claim
-from duebridge.store.wire.packed_row import pack_row
+from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge.store.wire.poll import Poll
 from duebridge.store.wire.record import LAYOUT, Flight, Record, read_flight, read_record
 from duebridge.store.wire.replies import ScheduleReply, SettleReply
@@ -56,6 +56,12 @@ def envelope(id: str = "a", delay: str | None = "1s", **given: Any) -> Envelope:
     if "at" in given:
         delay = None
     return Envelope.new(body, id=id, delay=delay, **given)
+
+
+def of_generation(row: PackedRow, generation: int) -> PackedRow:
+    """The row with another generation: a cold row's, or 0."""
+    given = row.due, row.expires, row.remember_ms, row.content
+    return PackedRow.new(row.id, *given, generation)
 
 
 def acks(token: bytes, *ids: str) -> list[Ack]:
@@ -143,7 +149,7 @@ class Desk:
         if generations := options.pop("generations", ()):
             pairs = zip(envelopes, generations, strict=True)
             return self.store.schedule(
-                [pack_row(one, 0).of_generation(number) for one, number in pairs], **options
+                [of_generation(pack_row(one, 0), number) for one, number in pairs], **options
             )
         return self.store.schedule(envelopes, **options)
 

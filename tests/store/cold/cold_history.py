@@ -16,7 +16,7 @@ from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.wire.packed_row import pack_row
 from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.cold.cold_files import ColdRow, Files
-from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, envelope, remembering
+from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, envelope, of_generation, remembering
 
 HORIZON_MS = 7 * DAY_MS
 COLD_LEASE_MS = 60_000
@@ -311,7 +311,7 @@ class ColdHistory:
 
     def bring_back(self, row: ColdRow, token: str) -> str:
         packed = pack_row(envelope(row.id, at=row.due_at_ms, body=row.body), self.remember_ms)
-        packed = packed.of_generation(row.generation)
+        packed = of_generation(packed, row.generation)
         given = {"max_delay_ms": YEAR_MS, "keeps_answer": False}
         (answer,) = self.desk.store.schedule([packed], lease=token, **given)
         return str(answer.status)

@@ -15,7 +15,7 @@ from duebridge.store.wire.transitions import Ack, Postponement, ScheduleMode, Se
 from tests.store.lives import Content
 from tests.store.properties.ledger import Ledger, Story
 from tests.store.properties.model import POISON, Model
-from tests.support.desk import LEASE_MS, YEAR_MS, burial, envelope, retrying
+from tests.support.desk import LEASE_MS, YEAR_MS, burial, envelope, of_generation, retrying
 
 
 @dataclass
@@ -108,7 +108,7 @@ def _schedule(
 ) -> Call:
     envelopes = [_envelope(*each) for each in given]
     rows = [
-        pack_row(envelope, 0).of_generation(generation)
+        of_generation(pack_row(envelope, 0), generation)
         for envelope, generation in zip(envelopes, generations or [0] * len(given), strict=True)
     ]
 

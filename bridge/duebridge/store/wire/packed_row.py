@@ -8,7 +8,7 @@ from duebridge.errors import EnvelopeError
 from duebridge.store.wire.record import HASH_BYTES, pack
 
 _HEAD = struct.Struct(">BQQQQ")
-_DUE_IS_RELATIVE, _EXPIRES_IS_RELATIVE, _IS_COLD_ROW = 1, 2, 4
+_DUE_IS_RELATIVE, _EXPIRES_IS_RELATIVE = 1, 2
 
 
 class PackedRow(NamedTuple):
@@ -39,8 +39,6 @@ class PackedRow(NamedTuple):
         flags, expires_ms = _DUE_IS_RELATIVE * due.relative, 0
         if expires is not None:
             flags, expires_ms = flags | _EXPIRES_IS_RELATIVE * expires.relative, expires.ms
-        if generation:
-            flags |= _IS_COLD_ROW
         numbers = due.ms, expires_ms, remember_ms, generation
         try:
             return cls(envelope_id, _HEAD.pack(flags, *numbers), content)
@@ -75,11 +73,6 @@ class PackedRow(NamedTuple):
     def blob(self) -> bytes:
         """The part that no script reads (`EnvelopeContent`)."""
         return self.content[HASH_BYTES:]
-
-    def of_generation(self, generation: int) -> Self:
-        """Return the row with another generation."""
-        given = self.due, self.expires, self.remember_ms, self.content
-        return self.new(self.id, *given, generation)
 
 
 def pack_row(envelope: Envelope, remember_ms: int, least_ms: int = 0) -> PackedRow:
