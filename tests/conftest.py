@@ -25,20 +25,21 @@ settings.load_profile("duebridge")
 # What takes longest begins first, so that no process is left with it alone at the end.
 FIRST = ("spark", "faults", "bench", "failover", "contract")
 SESSION = "tests/spark/"  # that of Spark, which its tests share
+APART = ("tests/spark/cluster/", "tests/spark/test_killed_driver.py")  # these start their own
 
 
 class Scheduling(LoadFileScheduling):
     """Gives a file to one process, and all files of the one Spark session to another."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return SESSION if nodeid.startswith(SESSION) else super()._split_scope(nodeid)
+        is_apart = self.config.option.markexpr == "long" and nodeid.startswith(APART)
+        if nodeid.startswith(SESSION) and not is_apart:
+            return SESSION
+        return super()._split_scope(nodeid)
 
 
-def pytest_xdist_make_scheduler(
-    config: pytest.Config, log: Producer | None
-) -> LoadFileScheduling | None:
-    """Schedule the default suite; that of `long` has the jobs that start Spark themselves."""
-    return None if config.option.markexpr == "long" else Scheduling(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer | None) -> LoadFileScheduling:
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)

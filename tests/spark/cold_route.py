@@ -1,12 +1,15 @@
 """The route `cold` of a world: its store and its files, its jobs, and a demote that is killed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
 
 from duebridge.config.models import HOUR_MS
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.wire.replies import OccupyReply
 from duebridge_connectors.spark.cold import removal
 from duebridge_connectors.spark.cold.commit_log import REMOVED, ColdLog, Commit
 from duebridge_connectors.spark.cold.tier import Tier, open_tier, read_cold
@@ -42,6 +45,19 @@ def listed(world: World, *words: str) -> list[str]:
     done = world.command("ls", "cold", "--state", "cold", "--output", "json", *words)
     assert done.code == 0, done.err
     return [each["id"] for each in done.json_lines()]
+
+
+@contextmanager
+def without_patience() -> Iterator[None]:
+    """Nobody waits for the end of another's lease."""
+    occupy = DelayStore.occupy
+
+    def over(store: DelayStore, *given: Any) -> OccupyReply:
+        return occupy(store, *given)._replace(until_ms=0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DelayStore, "occupy", over)
+        yield
 
 
 class ColdRoute:

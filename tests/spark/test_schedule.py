@@ -15,7 +15,7 @@ from duebridge_connectors.spark.commands.job import parse_pairs
 from duebridge_connectors.spark.jobs import schedule
 from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.transforms.envelopes import select_columns
-from tests.spark.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute, without_patience
 from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 
@@ -212,9 +212,10 @@ def test_schedule_whose_ids_go_cold_meanwhile_keeps_exactly_what_came_last(
     """One before its mark is in the store, one after it."""
 
     def with_others(*given: Any) -> Any:
-        cold.demoted("before")
-        marked = mark_batch(*given)
-        cold.demoted("after")
+        with without_patience():  # the schedule has the lease
+            cold.demoted("before")
+            marked = mark_batch(*given)
+            cold.demoted("after")
         return marked
 
     mark_batch = batches.mark_batch

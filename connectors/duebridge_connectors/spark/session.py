@@ -30,6 +30,8 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "32",  # Spark's default of 200 costs more than it saves locally
     "spark.python.authenticate.socketTimeout": "60s",  # a busy machine starts Python slowly
+    # It notes the line of each expression, at four calls of Java, for errors that nobody sees.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _OWN = {  # where nobody set another
     "spark.sql.session.timeZone": "UTC",  # the machine's zone would be a surprise

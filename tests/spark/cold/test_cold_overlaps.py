@@ -9,8 +9,6 @@ from pyspark.sql import DataFrame
 from duebridge.envelope import Envelope
 from duebridge.errors import JobFailed
 from duebridge.store.cold.lease import ColdLease
-from duebridge.store.delay_store import DelayStore
-from duebridge.store.wire.replies import OccupyReply
 from duebridge_connectors.spark.cold import batches, compaction, filter_rebuild
 from duebridge_connectors.spark.cold.commit_log import HYDRATED, SCHEDULED, ColdLog, Commit
 from duebridge_connectors.spark.cold.removal import finish_batches
@@ -20,7 +18,7 @@ from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.jobs import hydrate
 from duebridge_connectors.spark.jobs.demote import copy_far_rows
 from duebridge_connectors.spark.jobs.schedule import run_schedule
-from tests.spark.cold_route import ColdRoute
+from tests.spark.cold_route import ColdRoute, without_patience
 from tests.spark.world import LATER_MS
 
 
@@ -96,13 +94,7 @@ def run_out(cold: ColdRoute) -> None:
 def test_hydrate_while_another_runs_is_refused_and_says_who_does(cold: ColdRoute) -> None:
     cold.demoted("a")
     stores = [cold.world.store("cold", number) for number in (0, 1)]
-    occupy = DelayStore.occupy
-
-    def over(store: DelayStore, *given: Any) -> OccupyReply:
-        return occupy(store, *given)._replace(until_ms=0)
-
-    with ColdLease.held(stores, "hydrate"), pytest.MonkeyPatch.context() as at_once:
-        at_once.setattr(DelayStore, "occupy", over)  # nobody waits for the end of the lease
+    with ColdLease.held(stores, "hydrate"), without_patience():
         with pytest.raises(JobFailed, match=r"tier is in use: hydrate on .* has it since"):
             cold.hydrate()
         assert cold.warm() == set()

@@ -38,6 +38,7 @@ OF_COMMANDS = {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS, **OF_PYTHON}
 SETTINGS = {  # of a session whose queries have ten rows
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",  # compiles each query for ten rows
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # calls Java four times
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
