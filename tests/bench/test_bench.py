@@ -43,6 +43,7 @@ def scratch_topics(bootstrap: str) -> set[str]:
     return found
 
 
+@pytest.mark.long
 def test_bench_with_few_messages_measures_every_section_and_leaves_nothing_behind(
     command: Command, kafka_bootstrap: str
 ) -> None:

@@ -14,8 +14,8 @@ from tests.support.command import wait_until
 LONG_MS = 2**32 + 50  # 49 days; in 32 bits 50 ms
 # Java's int has 32 bits, and so has a Go int on the wire.
 LARGEST = {"amqp-client": 2**31 - 1, "amqp091-go": 2**31 - 1}
-SLOW = (pytest.mark.long, pytest.mark.timeout(600))  # Maven, the first time
-CLIENTS = [pytest.param(name, marks=SLOW if name == "amqp-client" else ()) for name in REMINDERS]
+SLOW = (pytest.mark.long, pytest.mark.timeout(600))  # they fetch and compile, the first time
+CLIENTS = [pytest.param(name, marks=() if name == "pika" else SLOW) for name in REMINDERS]
 
 
 def command(examples: Path, client: str, which: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Every test of the delay store runs on five kinds of servers, each in a namespace of its own.
 
-On the sets that fail over a few files run always (`ON_SETS`), the others in the long suite. On the
-sets and on the Cluster of one node the store is a user with the least rights; the test itself looks
-as another.
+On Valkey and on the sets that fail over a few files run always (`ON_ALL`), the others in the long
+suite. On the sets and on the Cluster of one node the store is a user with the least rights; the
+test itself looks as another.
 """
 
 import gc
@@ -26,7 +26,7 @@ from tests.support.servers import redis_cluster
 Opened = Callable[..., Desk]
 SETS = ("sentinel", "six")
 NO_FAILOVER_MS = 60_000  # a master that a busy machine keeps waiting is not to be replaced
-ON_SETS = ("test_reclaim.py", "test_settling.py", "test_wake.py")
+ON_ALL = ("test_reclaim.py", "test_settling.py", "test_wake.py")
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def url_of_six(home: Path) -> Iterator[str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         kind = getattr(item, "callspec", None) and item.callspec.params.get("connection")
-        if kind in SETS and item.path.name not in ON_SETS:
+        if kind in ("valkey", *SETS) and item.path.name not in ON_ALL:
             item.add_marker(pytest.mark.long)
 
 

@@ -174,7 +174,13 @@ def clean(shown: str) -> str:
     return shown
 
 
-@pytest.fixture(params=zip(FORMS, CLIENTS, strict=True), ids=FORMS)
+PLACES = [
+    pytest.param((form, client), marks=() if form in ("inline", "file") else pytest.mark.long)
+    for form, client in zip(FORMS, CLIENTS, strict=True)
+]
+
+
+@pytest.fixture(params=PLACES, ids=FORMS)
 def told(
     request: pytest.FixtureRequest, certificates: Certificates, stored: Stored, tmp_path: Path
 ) -> Told:
@@ -192,7 +198,13 @@ def test_commands_on_a_store_that_answers_show_no_secret(told: Told) -> None:
         told(*line.split())
 
 
-@pytest.mark.parametrize("fault", ["password", "port", "scheme", "host", "cut", "option"])
+MORE_FAULTS = [
+    pytest.param(fault, marks=pytest.mark.long)
+    for fault in ("port", "scheme", "host", "cut", "option")
+]
+
+
+@pytest.mark.parametrize("fault", ["password", *MORE_FAULTS])
 def test_commands_on_a_store_that_refuses_show_no_secret(
     fault: str, certificates: Certificates, stored: Stored, tmp_path: Path
 ) -> None:

@@ -91,6 +91,7 @@ def test_make_with_an_answer_checks_every_locked_package(made: Made) -> None:
     assert "NOT CHECKED" not in made.said
 
 
+@pytest.mark.long
 def test_make_without_an_answer_says_so_and_succeeds(again: Made) -> None:
     assert again.code == 0, again.said
     assert f"NOT CHECKED      all {len(read_pins(LOCK))} packages" in again.said
@@ -129,6 +130,7 @@ def test_make_builds_a_wheel_with_every_script_of_the_commit(made: Made) -> None
     assert len(scripts) > 10
 
 
+@pytest.mark.long
 def test_make_again_from_the_same_commit_has_the_same_bytes(made: Made, again: Made) -> None:
     names = {file.name for file in made.folder.iterdir() if ".intoto." not in file.name}
     assert len(names) == 6

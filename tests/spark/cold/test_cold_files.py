@@ -177,6 +177,7 @@ def test_read_of_a_missing_or_cut_file_names_it(tmp_path: Path) -> None:
         read(tmp_path, [file])
 
 
+@pytest.mark.long
 def test_hydrate_where_a_file_is_missing_says_which_and_why(cold: ColdRoute) -> None:
     cold.demoted("a")
     cold.reach()

@@ -122,6 +122,7 @@ def test_journal_table_in_a_bucket_is_read_and_tidied_by_the_options_of_the_conf
     assert SECRET_KEY not in done.err + done.out
 
 
+@pytest.mark.long
 def test_page_of_a_verdict_is_written_to_a_bucket_by_the_options_of_the_configuration(
     world: World, place: FileLocation
 ) -> None:
@@ -231,6 +232,7 @@ def test_place_in_a_bucket_of_the_configuration_has_its_options(
     assert stores.place("/tmp/report").options == {}  # noqa: S108 - nothing is written
 
 
+@pytest.mark.long
 def test_tier_in_a_bucket_is_merged_and_swept(place: FileLocation) -> None:
     merge_and_sweep(place)
 

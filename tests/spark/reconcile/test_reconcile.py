@@ -136,6 +136,7 @@ def test_reconcile_names_every_violation_that_was_planted(scene: Scene) -> None:
     assert all(f"{ids[0]}: {kind}" in page for kind, ids in PLANTED.items())
 
 
+@pytest.mark.long
 def test_reconcile_of_a_table_judges_what_is_in_it_and_holds(scene: Scene) -> None:
     table = str(scene.world.home / "journal")
     scene.accept("good")

@@ -304,6 +304,7 @@ def slow_alike(plot: Plot) -> None:
         plot.tell(f"{number:02}", Said("accepted", T, DUE), came, route="alike")
 
 
+@pytest.mark.long
 def test_reconcile_of_what_something_missing_explains_is_undetermined(spark: SparkSession) -> None:
     plot = Plot()
     for plant in (cut, gap, begun_late, slow, slow_alike):

@@ -57,6 +57,7 @@ def windows() -> list[JudgedPeriod]:
     return [period(**more), period(SINCE, UNTIL, **more | {"late_ms": None, "skew_ms": 1})]
 
 
+@pytest.mark.long
 def test_sift_of_any_stories_leaves_out_only_ids_with_nothing_wrong(spark: SparkSession) -> None:
     """So it counts what judging each does."""
     evidence = any_evidence(spark, 3_000)
@@ -80,6 +81,7 @@ def shown(frame: DataFrame) -> list[dict[str, object]]:
     return [row.asDict() for row in frame.orderBy("route").collect()]
 
 
+@pytest.mark.long
 def test_sift_of_more_odd_ids_than_tasks_can_hold_judges_all_in_full(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
