@@ -347,7 +347,8 @@ MUTANTS |= {
 
 
 def run(tree: Path, tests: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-pno:cacheprovider", *tests]
+    options = ["-q", "--tb=short", "-pno:cacheprovider", "-m", ""]  # those of the long suite, too
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     return subprocess.run(
         command, cwd=tree, env=environment(tree), capture_output=True, text=True, timeout=WITHIN_S
     )
