@@ -67,12 +67,13 @@ def placed(
         place=LogPosition(LOG, 0, offset),
         sent_at_ms=1_700_000_000_000,
         origin="orders",
+        is_id_unique=True,
     )
 
 
 def numbered(offset: int, *, key: bytes | None = None, **headers: Any) -> Arrival:
     """An arrival of a log whose broker gives topics no ids."""
-    return replace(placed(offset, key=key, **headers), place=None, is_id_unique=True)
+    return replace(placed(offset, key=key, **headers), place=None)
 
 
 def queued(id: str = "m", body: bytes | None = b"body", **headers: Any) -> Arrival:

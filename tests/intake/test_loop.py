@@ -362,6 +362,16 @@ def test_record_without_a_place_that_comes_again_after_its_end_begins_nothing(
     assert len(entrance.ids()) == 1
 
 
+def test_records_with_and_without_a_time_in_a_batch_are_stored_in_the_order_of_the_log(
+    opened: Opened,
+) -> None:
+    entrance = opened()
+    first, timeless, last = (placed(n, x_route=b"s", x_delay=b"5000") for n in (1, 2, 3))
+    entrance.take(first, replace(timeless, is_id_unique=False), last)
+    assert entrance.ids("s") == [first.id, timeless.id, last.id]
+    assert len(entrance.queue.settled) == 3
+
+
 def test_later_record_without_a_place_begins_its_key_again_after_its_end(opened: Opened) -> None:
     entrance = opened(on_conflict="replace")
     entrance.take(numbered(7, key=b"a", x_delay=b"5000"))

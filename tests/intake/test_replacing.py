@@ -32,6 +32,21 @@ def test_cancel_in_a_batch_keeps_the_order(opened: Opened) -> None:
     assert len(entrance.queue.settled) == 6
 
 
+def test_messages_with_and_without_a_key_in_a_batch_are_stored_in_the_order_of_the_log(
+    opened: Opened,
+) -> None:
+    """Stored in another order, the place of one would be behind that of another: a duplicate."""
+    entrance = opened(on_conflict="replace")
+    one_shard = {"x_route": b"s", "x_delay": b"5000"}
+    without, keyed = placed(1, **one_shard), placed(2, key=b"a", **one_shard)
+    last, wrong = placed(4, **one_shard), placed(3, key=b"b", x_route=b"s", x_delay=b"soon")
+    entrance.take(without, keyed, wrong, last)
+
+    assert entrance.ids("s") == ["a", without.id, last.id]
+    assert entrance.reasons() == ["invalid"]
+    assert len(entrance.queue.settled) == 4
+
+
 def test_same_key_replaces_only_from_a_later_place(opened: Opened) -> None:
     entrance = opened(on_conflict="replace")
     first, later = (placed(n, f"{n}".encode(), key=b"a", x_delay=b"5000") for n in (1, 2))

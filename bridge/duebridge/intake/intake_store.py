@@ -52,8 +52,9 @@ Call = ScheduleCall | CancelRequest
 def runs_of(requests: Sequence[Request], *, replace: bool) -> Iterator[Run | CancelRequest]:
     """Yield the requests of each call: in order, but for those of different routes.
 
-    Messages that revive no ended envelope have calls of their own. A refusal with a place goes
-    along: the store keeps the place of what it must judge again.
+    What has a place in a log stays in the log's order: a place behind one that the store has counts
+    as stored. Of messages without a place, those that revive no ended envelope have calls of their
+    own. A refusal with a place goes along: the store keeps the place of what it must judge again.
     """
     found: dict[tuple[str, bool], Run] = {}
     for request in requests:
@@ -62,8 +63,10 @@ def runs_of(requests: Sequence[Request], *, replace: bool) -> Iterator[Run | Can
             found = {}
             yield request
         elif isinstance(request, ScheduleRequest) or request.arrival.place is not None:
-            kind = request.route, may_be_another(request.arrival, replace=replace)
-            found.setdefault(kind, []).append(request)
+            revives = request.arrival.place is None and may_be_another(
+                request.arrival, replace=replace
+            )
+            found.setdefault((request.route, revives), []).append(request)
     yield from _runs(found)
 
 
