@@ -246,6 +246,24 @@ def test_receive_from_a_stream_from_next_on_skips_what_was_there(streams: Rabbit
         assert bodies(settled(source, 1)) == [b"newer"]
 
 
+def test_receive_from_next_on_of_a_stream_made_anew_begins_at_its_first_message_however_often(
+    streams: RabbitQueues,
+) -> None:
+    name, source_from_next = streams.create(), {"offset": "next"}
+    with closing(streams.open(name, source=source_from_next)) as source:
+        assert is_quiet(source)
+        streams.send(name, [b"old"])
+        settled(source, 1)
+    with closing(streams.open(name, source=source_from_next)) as source:
+        assert is_quiet(source)  # and has seen the oldest message
+    streams.channel.queue_delete(name)
+    streams.create(name)
+    streams.send(name, [b"anew"])
+    for take in (received, received, lambda source: settled(source, 1)):  # two that end before
+        with closing(streams.open(name, source=source_from_next)) as source:
+            assert bodies(take(source)) == [b"anew"]
+
+
 def test_receive_from_a_queue_whose_message_bears_an_offset_gives_no_place(
     queues: RabbitQueues,
 ) -> None:

@@ -177,12 +177,24 @@ def test_take_that_raises_after_records_leaves_nothing_that_a_poll_would_wait_fo
     assert part.next_fetch_offset == 1
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-def test_take_of_records_of_an_old_format_returns_them(magic: int) -> None:
+def old_format(magic: int) -> bytes:
     builder = LegacyRecordBatchBuilder(magic, 0, 10**6)
     for number in range(3):
         builder.append(number, 1000 + number, b"key", b"%d" % number)
-    both(bytes(builder.build()), 2)
+    return bytes(builder.build())
+
+
+def test_take_of_records_of_an_old_format_returns_them() -> None:
+    both(old_format(1), 2)
+
+
+def test_take_of_records_of_the_oldest_format_gives_those_of_no_time() -> None:
+    found = FetchedRecords(0, PLACE, MemoryRecords(old_format(0))).take(5)
+    assert [(each.value, each.timestamp_ms) for each in found] == [
+        (b"0", -1),
+        (b"1", -1),
+        (b"2", -1),
+    ]
 
 
 def test_take_of_a_header_name_that_is_no_text_says_so_each_time() -> None:

@@ -108,9 +108,8 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         for record in batch:
             self._check(record, record.offset)
             self._count(record.offset, record.size_in_bytes)
-            yield FetchedRecord(
-                -1, record.offset, record.timestamp, record.key, record.value, (), ""
-            )
+            sent_ms = -1 if record.timestamp is None else record.timestamp  # format 0 has none
+            yield FetchedRecord(-1, record.offset, sent_ms, record.key, record.value, (), "")
 
     def _count(self, offset: int, size: int) -> None:
         self.next_fetch_offset = offset + 1

@@ -130,7 +130,8 @@ class RabbitSource:
         """Connect; of a stream that was read before, look at its oldest message first."""
         with self._positions_known():
             life = self._lives.known()
-        if life.position is None and self._plan.source.get("offset") == "next":
+        is_unread = life.number == 0 and life.position is None
+        if is_unread and self._plan.source.get("offset") == "next":
             self._consume(life, "next")
             return
         self._consume(life, "first", looks=True)
