@@ -1,7 +1,9 @@
 """Who may see and do what: sessions, tokens, routes, and forms that were sent from elsewhere."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -13,10 +15,12 @@ from duebridge.http.problems import PROBLEM
 from duebridge.http.tokens import TokenFile
 from tests.console.conftest import Person, log_in
 from tests.console.scene import NAMED_ID, Scene, filled_scene
-from tests.console.served import OPERATE, READ, SCHEDULE, served_console, tokens_text
+from tests.console.served import OPERATE, READ, SCHEDULE, served_console, token_file, tokens_text
+from tests.support.servers import wait_until
 
 ORDERS = {"route": "order-timeout", "id": NAMED_ID}
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 CARTS = {"route": "cart-reminder", "id": "cart-1000"}
 
 
@@ -260,6 +264,25 @@ def test_look_with_a_count_that_is_none_tells_of_no_settling(
     response = client.get("/dead", params={"route": "invoice-dunning", "replayed": count})
     assert response.status_code == 200
     assert 'role="status"' not in response.text
+
+
+def test_write_whose_token_is_removed_amid_its_form_changes_nothing(
+    scene: Scene, tmp_path: Path
+) -> None:
+    tokens = token_file(tmp_path)
+    with served_console(scene, tokens) as url, httpx.Client(base_url=url) as client:
+        form = urlencode({"proof": log_in(client, OPERATE), **ORDERS}).encode()
+
+        def slowly() -> Iterator[bytes]:
+            yield form[:9]
+            (tmp_path / "tokens.yaml").write_text("[]")
+            wait_until(lambda: client.get("/workers").status_code == 303, "the end of the token")
+            yield form[9:]
+
+        with httpx.Client(base_url=url, cookies=client.cookies) as slow:
+            answer = slow.post("/envelope/cancel", content=slowly(), headers=FORM)
+        assert (answer.status_code, answer.headers["location"][:6]) == (303, "/login")
+    assert Operator(scene.config, scene.connection).show(**ORDERS) is not None
 
 
 # --- without tokens, and behind a proxy ---

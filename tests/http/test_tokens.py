@@ -1,6 +1,7 @@
 """Tokens: what each may do, on which routes, and a file that changes while it is served."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from duebridge.http.tokens import (
 )
 from tests.support.command import Command
 from tests.support.servers import wait_until
-from tests.support.serving import Served, serving
+from tests.support.serving import JSON, Served, serving
 
+ORDERS = "/v1/routes/orders/envelopes"
 GOOD = {"name": "shop", "sha256": digest_of("s"), "scopes": ["schedule"]}
 
 
@@ -213,6 +215,32 @@ def test_tokens_are_read_anew_while_serving(tmp_path: Path, store_url: str) -> N
         wait_until(lambda: client.get("/v1/routes").status_code == 401, "the end of the token")
         file.write_text(given)
         wait_until(lambda: client.get("/v1/routes").status_code == 200, "the token")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "parts"),
+    [
+        ("POST", ORDERS, (b'{"id": "late", "body":', b' "x", "delay": "1h"}')),
+        ("PATCH", f"{ORDERS}/there", (b'{"delay":', b' "2h"}')),
+    ],
+)
+def test_request_whose_token_is_removed_amid_its_body_changes_nothing(
+    tmp_path: Path, store_url: str, method: str, path: str, parts: tuple[bytes, bytes]
+) -> None:
+    with serving(tmp_path / f"amid-{method}", store_url) as served, served.client() as client:
+        there = {"id": "there", "body": "x", "delay": "1h"}
+        assert client.post(ORDERS, json=there).status_code == 201
+        before = served.stored()
+
+        def body() -> Iterator[bytes]:
+            yield parts[0]
+            (served.home / "tokens.yaml").write_text("[]")
+            wait_until(lambda: client.get("/v1/routes").status_code == 401, "the end of the token")
+            yield parts[1]
+
+        with served.client() as slow:
+            assert slow.request(method, path, content=body(), headers=JSON).status_code == 401
+        assert served.stored() == before
 
 
 def test_server_without_tokens_serves_this_machine_alone(tmp_path: Path, store_url: str) -> None:

@@ -177,8 +177,12 @@ async def _write(page: Page, console: Console, request: Request) -> Response:
     session, _ = _session_of(console, request)
     if session is None:
         return _to_door(request)
+    form = await read_form(request, console.site.config)
+    session, _ = _session_of(console, request)  # a slow form may outlive its token
+    if session is None:
+        return _to_door(request)
     visit = Visit(console, request, session)
-    visit.form = await read_form(request, console.site.config)
+    visit.form = form
     if not _is_same_origin(request) or not session.proves(visit.form.get("proof", "")):
         text = "The form was made for another session: nothing was changed. Load the page again."
         return visit.page(

@@ -79,6 +79,7 @@ async def _read_envelope(call: AuthorizedCall, usual_id: str | None) -> Envelope
         form = check_media_type(request, JSON, cloud_events.STRUCTURED, *LINES)
     within_s = config.serve.request_timeout / 1000
     body = await read_body(request, most_bytes(config, call.route), within_s)
+    call.check_again("schedule")  # a slow body may outlive its token
     if form == JSON:
         return _parsed(body, usual_id)
     target = config.routes[call.route].target
@@ -128,7 +129,7 @@ def _posted(
 
 def _why_not(receipt: Receipt) -> str:
     return {
-        "conflict": "id: it lives with other content; on_conflict=replace replaces that",
+        "conflict": "id: it has other content; on_conflict=replace replaces that",
         "in_flight": "id: it is being delivered, which is too late to replace it",
     }.get(receipt.status, f"id: it ended {receipt.status}; on_conflict=replace schedules it again")
 
@@ -157,6 +158,7 @@ async def patch(call: AuthorizedCall) -> Response:
     check_media_type(call.request, JSON, MERGE_PATCH)
     within_s = call.site.config.serve.request_timeout / 1000
     body = await read_body(call.request, MOVE_BYTES, within_s)
+    call.check_again("schedule")
     try:
         move = msgspec.json.decode(body, type=Move)
     except msgspec.ValidationError as error:
