@@ -191,6 +191,9 @@ def _faults_beside(intake: IntakeSettings, route: AddressedRoute) -> Iterator[Fa
     if intake.dead_letter is None and route.dead_letter is None:
         text = f"missing key; refused messages need a place, and route {intake.route} has none"
         yield ("dead_letter",), text
+    if intake.to == "origin" and intake.on_conflict == "replace":
+        text = "expected refuse beside to: origin, whose ids are those of rounds, not of keys"
+        yield ("on_conflict",), f"{text}; got 'replace'"
     if intake.to == "declared" and intake.declare is None:
         yield ("to",), "declared applies only with declare"
     broker = route.target.broker
