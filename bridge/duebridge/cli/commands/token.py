@@ -27,7 +27,7 @@ def token(
 
     It prints the secret once (only its SHA-256 sum is kept), and the line for the file that
     serve.tokens names. schedule: send, reschedule and cancel. read: look up, routes, statistics.
-    operate: read, and deliver now.
+    operate: read, deliver now, and all that the console changes.
     """
     import msgspec
 
