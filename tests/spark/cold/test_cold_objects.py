@@ -19,7 +19,6 @@ from duebridge_connectors.spark.cold.sweep import SweepSummary, sweep
 from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings
 from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.filesystem import open_filesystem, open_output, read_file
-from duebridge_connectors.spark.jobs.evidence import complete_until_ms
 from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import run_reconcile
 from duebridge_connectors.spark.jobs.report import run_report
@@ -115,7 +114,8 @@ def test_journal_table_in_a_bucket_is_read_and_tidied_by_the_options_of_the_conf
     for number, name in enumerate("ab"):
         add_batch(table, number, [name])
     JournalTable(table).begun(QUERY).complete(5)
-    assert complete_until_ms(Stores.of_file(world.config).place(str(table))) == 5
+    there = Stores.of_file(world.config).place(str(table))
+    assert JournalTable(there).existing().complete_until_ms == 5
     done = world.command("spark", "tidy", str(table), "--output", "json")
     assert done.code == 0, done.err
     assert (done.json()["merged_files"], done.json()["into_files"]) == (2, 1)

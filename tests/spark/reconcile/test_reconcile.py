@@ -16,7 +16,7 @@ from duebridge.errors import ConfigError
 from duebridge.store.registry import Registry
 from duebridge_connectors.spark.jobs import evidence, reconcile
 from duebridge_connectors.spark.jobs.demote import run_demote
-from duebridge_connectors.spark.jobs.evidence import read_export, topics_pattern
+from duebridge_connectors.spark.jobs.evidence import TableJournal, read_export, topics_pattern
 from duebridge_connectors.spark.jobs.journal import run_journal
 from duebridge_connectors.spark.jobs.reconcile import Reconciliation, run_reconcile
 from duebridge_connectors.spark.jobs.report import run_report
@@ -174,6 +174,45 @@ def test_reconcile_of_a_table_that_goes_on_meanwhile_judges_what_came_before(
     monkeypatch.setattr(reconcile, "MAX_RECHECKED", 0)
     found = scene.judge(journal=table)
     assert (found.holds, found.examples) == (True, {})
+
+
+def test_reconcile_of_a_table_knows_what_the_store_journalled_since(scene: Scene) -> None:
+    table = str(scene.world.home / "journal")
+    scene.accept("called off since", "moved since", at=LATER_MS)
+    run_journal(scene.spark, table, config=scene.world.config)
+    producer = scene.world.producer()
+    assert producer.cancel("plain", "called off since") == "cancelled"
+    assert producer.reschedule("plain", "moved since", delay="0ms") == "rescheduled"
+    scene.accept("good since")
+    scene.settle()
+    scene.publish("moved since", "good since")
+    for until_ms, accepted in ((None, 2), (LATER_MS, 3)):
+        found = scene.judge(journal=table, until_ms=until_ms)
+        assert (found.verdict, found.examples, found.doubtful) == ("holds", {}, {})
+        assert found.routes[0].accepted == accepted
+
+
+@pytest.mark.long
+def test_reconcile_of_a_table_that_takes_in_what_the_store_was_read_for_counts_it_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = str(scene.world.home / "journal")
+    scene.accept("before", at=LATER_MS)
+    run_journal(scene.spark, table, config=scene.world.config)
+    scene.accept("good")
+    scene.settle()
+    scene.publish("good")
+    real = reconcile.journal_of_table
+
+    def and_then_more(*given: Any) -> TableJournal:
+        rows = real(*given)
+        run_journal(scene.spark, table, config=scene.world.config)
+        return rows
+
+    monkeypatch.setattr(reconcile, "journal_of_table", and_then_more)
+    found = scene.judge(journal=table, until_ms=LATER_MS)
+    assert (found.verdict, found.examples) == ("holds", {})
+    assert found.routes[0].accepted == 2
 
 
 @pytest.mark.long

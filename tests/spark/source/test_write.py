@@ -129,6 +129,16 @@ def test_write_beyond_max_rejects_fails_and_keeps_them(world: World) -> None:
     assert len(rejected(rejects)) == 9
 
 
+def test_write_replaces_the_rejects_of_its_run_and_of_no_longer_name(world: World) -> None:
+    rejects, summary = world.home / "rejects", (world.home / "counts.json").as_uri()
+    for run, count in (("night", 3), ("night-eu", 2), ("night-batch", 1), ("night", 4)):
+        frame = world.spark.createDataFrame([(run, None, LATER_MS)] * count, SCHEMA)
+        done = world.write(frame, "plain", rejects=str(rejects), run=run, summary=summary)
+        assert done.refused == count, "the counts are read from a URI"
+    found = sorted(row.id for row in world.spark.read.parquet(str(rejects)).collect())
+    assert found == ["night"] * 4 + ["night-batch"] + ["night-eu"] * 2
+
+
 def test_write_again_after_a_part_was_delivered_changes_nothing(world: World) -> None:
     rows = [(f"i{n}", "x", 5 if n < 30 else LATER_MS) for n in range(100)]
     frame = world.spark.createDataFrame(rows, SCHEMA)

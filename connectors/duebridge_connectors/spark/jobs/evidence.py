@@ -4,9 +4,11 @@ The store and its journal change while they are read, so each is copied once to 
 `home`, a directory that the driver and all executors share.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from functools import reduce
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial, reduce
+from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -18,11 +20,15 @@ from duebridge.store.purges import PurgeLog
 from duebridge.store.registry import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_marks, read_still_cold
 from duebridge_connectors.spark.files.location import FileLocation
+from duebridge_connectors.spark.jobs.journal import read_journal
 from duebridge_connectors.spark.kafka_source import kafka_options, read_records
 from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL
 from duebridge_connectors.spark.source.dataframes import read_source
-from duebridge_connectors.spark.source.planning import StoreAddress
-from duebridge_connectors.spark.table.journal_table import JournalTable
+from duebridge_connectors.spark.source.journal.offset import JournalRange, Offset, ShardOffset
+from duebridge_connectors.spark.source.journal.reader import JournalStreamReader
+from duebridge_connectors.spark.source.option_names import spark_options
+from duebridge_connectors.spark.source.planning import StoreAddress, plan_journal
+from duebridge_connectors.spark.table.journal_table import JournalTable, JournalVersion
 from duebridge_connectors.spark.transforms.arrivals import (
     RoutePlaces,
     arrived_in_export,
@@ -103,8 +109,54 @@ def snapshot_journal(
     """Copy the journal of these routes; entries cut by the cap are a gap."""
     if not routes:
         return spark.createDataFrame([], JOURNAL)
-    options = {"config": config, "route": _names(routes), "stream": "journal", "on_trim": "gap"}
-    return _snapshot(spark, f"{home}/journal", ("*",), **options)
+    return _snapshot(spark, f"{home}/journal", ("*",), **_of_journal(config, routes))
+
+
+class TableJournal(NamedTuple):
+    """The journal of a table, and the instant before which its shards lack nothing; 0: unknown."""
+
+    rows: DataFrame
+    complete_until_ms: int
+
+
+def journal_of_table(
+    spark: SparkSession, config: str, routes: Sequence[Route], table: FileLocation, home: str
+) -> TableJournal:
+    """Return a table as it is now, with what the store's journal has beyond it of its shards.
+
+    So a cancel or a move that came after the table's last run is known: it is no loss.
+    """
+    version = JournalTable(table).existing()
+    rows = read_journal(spark, table, version.number)
+    if routes:
+        since = _journal_since(spark, config, routes, version)
+        rows = rows.unionByName(_copied(since, f"{home}/journal"), allowMissingColumns=True)
+    return TableJournal(rows, version.complete_until_ms)
+
+
+def _journal_since(
+    spark: SparkSession, config: str, routes: Sequence[Route], version: JournalVersion
+) -> DataFrame:
+    reader = JournalStreamReader(*plan_journal(spark_options(_of_journal(config, routes))))
+    found = reader.reportLatestOffset() or {}
+    there = {name: ShardOffset.read(values) for name, values in found.items()}
+    reached = version.reached(reader.namespace, there)
+    more = {name: last for name, last in reached.items() if last < there[name].until}
+    start: Offset = {name: ShardOffset(until=last).values() for name, last in more.items()}
+    ranges = reader.partitions(start, {name: found[name] for name in more})
+    numbers = spark.range(0, len(ranges), 1, max(1, len(ranges)))
+    return numbers.mapInArrow(partial(_read_ranges, reader, ranges), JOURNAL)
+
+
+def _read_ranges(
+    reader: JournalStreamReader, ranges: Sequence[JournalRange], numbers: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    chosen = (ranges[row["id"]] for rows in numbers for row in rows.to_pylist())
+    return (rows for each in chosen for rows in reader.read(each))
+
+
+def _of_journal(config: str, routes: Sequence[Route]) -> dict[str, str]:
+    return {"config": config, "route": _names(routes), "stream": "journal", "on_trim": "gap"}
 
 
 def read_store_journals(address: StoreAddress, routes: Sequence[Route]) -> StoreJournals:
@@ -212,15 +264,13 @@ def _pattern(topics: Iterable[str | None]) -> str | None:
     return "|".join(found) or None
 
 
-def complete_until_ms(table: FileLocation | str) -> int:
-    """Return the instant up to which a table of the job journal has all; 0 for unknown."""
-    return JournalTable(table).existing().complete_until_ms
-
-
 def _snapshot(spark: SparkSession, path: str, columns: Sequence[str], **options: str) -> DataFrame:
-    rows = read_source(spark, **options).select(*columns)
+    return _copied(read_source(spark, **options).select(*columns), path)
+
+
+def _copied(rows: DataFrame, path: str) -> DataFrame:
     rows.write.mode("overwrite").parquet(path)
-    return spark.read.parquet(path)
+    return rows.sparkSession.read.parquet(path)
 
 
 def _names(routes: Sequence[Route]) -> str:

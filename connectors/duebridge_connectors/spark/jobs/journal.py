@@ -94,8 +94,10 @@ def run_journal(
     return sink.summary()
 
 
-def read_journal(spark: SparkSession, table: FileLocation | str) -> DataFrame:
-    """Return a table, at each action its newest version.
+def read_journal(
+    spark: SparkSession, table: FileLocation | str, version: int | None = None
+) -> DataFrame:
+    """Return a table: a version of it, or at each action the newest.
 
     The columns are those of the stream, and `day`. Raises `ConfigError` if there is no table, or
     if the session lacks Delta's reader.
@@ -103,7 +105,10 @@ def read_journal(spark: SparkSession, table: FileLocation | str) -> DataFrame:
     found = JournalTable(table)
     found.existing()
     check_delta_reader(spark)
-    return spark.read.format("delta").load(found.root)
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(found.root)
 
 
 class JournalSink:

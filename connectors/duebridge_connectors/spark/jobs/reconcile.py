@@ -29,14 +29,13 @@ from duebridge.store.server.connection import Connection
 from duebridge_connectors.spark.files.location import FileLocation, Stores
 from duebridge_connectors.spark.jobs.evidence import (
     check_readable,
-    complete_until_ms,
+    journal_of_table,
     read_arrived,
     read_store_journals,
     routes_in_store,
     snapshot_held,
     snapshot_journal,
 )
-from duebridge_connectors.spark.jobs.journal import read_journal
 from duebridge_connectors.spark.jobs.verdict_summary import JudgedIds, VerdictSummary
 from duebridge_connectors.spark.source.options import StoreOptions
 from duebridge_connectors.spark.source.planning import store_address
@@ -95,13 +94,12 @@ def run_reconcile(
         )
         if receipts is not None:
             receipts = receipts.where(F.col("route").isin(names))
-        rows = (
-            read_journal(spark, table).where(F.col("route").isin(names))
-            if table
-            else snapshot_journal(spark, config, there, home)
-        )
+        if table:
+            rows, read_until = journal_of_table(spark, config, there, table, home)
+            rows = rows.where(F.col("route").isin(names))
+        else:
+            rows, read_until = snapshot_journal(spark, config, there, home), now_ms
         # A table may go on while the job reads: what came after `held` was read is not judged.
-        read_until = complete_until_ms(table) if table else now_ms
         window = JudgedPeriod(
             since_ms,
             min(until_ms or read_until or now_ms, now_ms),

@@ -1,6 +1,5 @@
 """The data source as functions: frames read from the store, and a frame written to it."""
 
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -9,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from duebridge.durations import parse_duration_ms
+from duebridge_connectors.spark.filesystem import read_file
 from duebridge_connectors.spark.source.datasource import JOURNAL_NAME, NAME
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.option_names import spark_options
@@ -60,8 +60,10 @@ def write_envelopes(frame: DataFrame, **options: str | int) -> Summary:
     given = spark_options(options)
     with TemporaryDirectory(prefix="duebridge-") as home:
         given.setdefault("summary", f"{home}/summary.json")
-        most = plan_write(given, frame.schema).options.max_connections
+        planned = plan_write(given, frame.schema)
+        most = planned.options.max_connections
         activate(frame.sparkSession)
         frame = frame if most is None else frame.coalesce(most)
         frame.write.format(NAME).options(**given).mode("append").save()
-        return msgspec.json.decode(Path(given["summary"]).read_bytes(), type=Summary)
+        said = read_file(planned.stores.place(given["summary"]))
+        return msgspec.json.decode(said, type=Summary)

@@ -4,6 +4,7 @@ Each attempt of a task writes its own file into a directory beside the finished 
 commit moves the files of the successful attempts into place.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -34,9 +35,10 @@ class RejectsDirectory:
     def finish(self, names: Sequence[str], part: str = "") -> None:
         """Move these attempts into place; they replace earlier files of the same run and part."""
         stem = f"part-{self._run}-{part}"
+        mine = re.compile(rf"{re.escape(stem)}\d{{5,}}\.parquet")  # a longer name is another run's
         self._files.create_dir(self._path, recursive=True)
         for info in self._files.get_file_info(FileSelector(self._path)):
-            if info.type is FileType.File and info.base_name.startswith(stem):
+            if info.type is FileType.File and mine.fullmatch(info.base_name):
                 self._files.delete_file(info.path)
         for number, name in enumerate(names):
             self._files.move(f"{self._aside}/{name}", f"{self._path}/{stem}{number:05}.parquet")

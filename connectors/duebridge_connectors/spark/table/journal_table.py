@@ -53,6 +53,11 @@ class JournalVersion:
         self._delta = delta
 
     @property
+    def number(self) -> int:
+        """The number of this version in Delta's log."""
+        return self._delta.version()
+
+    @property
     def complete_until_ms(self) -> int:
         """The table has every entry journalled before it, by the store's clock; 0: unknown."""
         found: int | None = self._delta.transaction_version(_COMPLETE)
@@ -77,6 +82,15 @@ class JournalVersion:
         """Return the last entry of a shard, by the name of `shard_numbers`; None if unknown."""
         found: int | None = self._delta.transaction_version(name)
         return found
+
+    def reached(self, namespace: str, offset: Mapping[str, ShardOffset]) -> dict[str, int]:
+        """Return the last entry that it has of the shards of an offset, of the same lives."""
+        found = {
+            name: self.shard_number(number)
+            for name, each in offset.items()
+            for number in shard_numbers(namespace, {name: each})
+        }
+        return {name: last for name, last in found.items() if last is not None}
 
     def commit(
         self,
