@@ -246,7 +246,8 @@ def read_times(client: Any) -> Times:
     for entry in client.slowlog_get(-1):
         words = entry["command"].split(b" ", 2)
         if words[0] == b"EVALSHA":
-            times.setdefault(by_sha[words[1]], []).append(entry["duration"] / 1000)
+            name = by_sha.get(words[1], "registry")
+            times.setdefault(name, []).append(entry["duration"] / 1000)
     return times
 
 
