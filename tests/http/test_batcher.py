@@ -13,9 +13,8 @@ from duebridge.http.app import build_app
 from duebridge.http.site import Site
 from duebridge.http.tokens import NoTokens
 from duebridge.store.server.connection import open_connection
-from tests.support.serving import CONFIG
+from tests.support.serving import CONFIG, ORDERS
 
-ORDERS = "/v1/routes/orders/envelopes"
 WITHIN_S = 30.0  # a deadline, where a request would hang for ever
 
 

@@ -19,9 +19,8 @@ from uvicorn.server import ServerState
 
 from duebridge.http.connection import guarded, parting
 from duebridge.http.connection.guarded import HEAD_BYTES, GuardedProtocol
-from tests.support.serving import SECRETS, Served
+from tests.support.serving import ORDERS, SECRETS, Served
 
-ORDERS = "/v1/routes/orders/envelopes"
 HOST = "Host: localhost\r\n"
 HEAD = f"{HOST}Authorization: Bearer {SECRETS['all']}\r\n"
 OFFER = (

@@ -13,9 +13,8 @@ from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
 from tests.support.desk import burial
 from tests.support.servers import wait_until
-from tests.support.serving import CONFIG, JSON, Served, serving
+from tests.support.serving import CONFIG, JSON, ORDERS, Served, serving
 
-ORDERS = "/v1/routes/orders/envelopes"
 HOSTILE = [
     *("a/b", "a%2Fb", "../../etc/passwd", "ключ 🔑", "?x=1#y", "deliver-now", "a/deliver-now"),
     *("a b+c", "<script>alert(1)</script>", "'\";--", "{id}", "%00", "x" * 255),

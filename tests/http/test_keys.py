@@ -11,9 +11,8 @@ from duebridge.admin.operator import Operator
 from duebridge.store.cold.notes import ColdNotes
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
-from tests.support.serving import CONFIG, NDJSON, Served, serving
+from tests.support.serving import CONFIG, NDJSON, ORDERS, Served, serving
 
-ORDERS = "/v1/routes/orders/envelopes"
 DAY_MS = 86_400_000
 
 

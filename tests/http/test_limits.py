@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.serving import JSON, SECRETS, Served, serving
+from tests.support.serving import JSON, ORDERS, SECRETS, Served, serving
 
-ORDERS = "/v1/routes/orders/envelopes"
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 RATE = 5
 HEAD = f"Host: localhost\r\nAuthorization: Bearer {SECRETS['all']}\r\n"

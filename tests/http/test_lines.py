@@ -11,9 +11,7 @@ import pytest
 
 from duebridge.http.endpoints.lines import Splitter
 from tests.support.servers import wait_until
-from tests.support.serving import NDJSON, SECRETS, Served, serving, token_lines
-
-ORDERS = "/v1/routes/orders/envelopes"
+from tests.support.serving import NDJSON, ORDERS, SECRETS, Served, serving, token_lines
 
 
 def line(name: str, **given: Any) -> bytes:

@@ -17,9 +17,7 @@ from duebridge.http.site import Site
 from duebridge.http.tokens import NoTokens
 from duebridge.store.server.connection import open_connection
 from tests.support.command import Command
-from tests.support.serving import CONFIG, Served, serving
-
-ORDERS = "/v1/routes/orders/envelopes"
+from tests.support.serving import CONFIG, ORDERS, Served, serving
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,8 @@ from duebridge.http.tokens import (
 )
 from tests.support.command import Command
 from tests.support.servers import wait_until
-from tests.support.serving import JSON, Served, serving
+from tests.support.serving import JSON, ORDERS, Served, serving
 
-ORDERS = "/v1/routes/orders/envelopes"
 GOOD = {"name": "shop", "sha256": digest_of("s"), "scopes": ["schedule"]}
 
 
@@ -144,7 +143,7 @@ MANY = [
     ("GET", "/v1/routes/orders/stats", {"all": 200, "shop": 200, "viewer": 200}),
     ("GET", "/v1/routes/small/stats", {"all": 200, "shop": 403, "viewer": 200}),
     ("GET", "/v1/routes/unknown/stats", {"all": 404, "shop": 403, "viewer": 404}),
-    ("POST", "/v1/routes/orders/envelopes", {"all": 201, "shop": 201, "viewer": 403}),
+    ("POST", ORDERS, {"all": 201, "shop": 201, "viewer": 403}),
     ("POST", "/v1/routes/small/envelopes", {"all": 201, "shop": 403, "viewer": 403}),
     ("GET", "/v1/routes/orders/envelopes/x", {"all": 404, "shop": 404, "viewer": 404}),
     ("DELETE", "/v1/routes/orders/envelopes/x", {"all": 404, "shop": 404, "viewer": 403}),
@@ -283,7 +282,7 @@ def test_command_without_a_use_for_the_token_says_what_was_expected(
 def test_calls_are_journalled_with_the_name_of_their_token(
     served: Served, duebridge: Command
 ) -> None:
-    path = "/v1/routes/orders/envelopes"
+    path = ORDERS
     with served.client("shop") as shop, served.client("all") as operator:
         sent = {"body": "x", "delay": "15m", "id": "noted"}
         assert shop.post(path, json=sent).status_code == 201

@@ -23,6 +23,7 @@ from tests.support.command import ENVIRONMENT, PROGRAM
 from tests.support.servers import redis_server, wait_until
 
 UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # else each client reads all certificates
+ORDERS = "/v1/routes/orders/envelopes"
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 SECRETS = {"all": "all-secret", "shop": "shop-secret", "viewer": "viewer-secret"}

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import httpx
 
-from tests.support.serving import Served
+from tests.support.serving import ORDERS, Served
 
-ORDERS = "/v1/routes/orders/envelopes"
 CLIENTS = 8
 WITHIN_S = 120
 
