@@ -43,9 +43,12 @@ def stored_id(arrival: Arrival, *, replace: bool) -> str:
 
 
 def may_be_another(arrival: Arrival, *, replace: bool) -> bool:
-    """Return whether a message with an ended envelope's id may be another one, so is stored."""
+    """Return whether a message with an ended envelope's id may be another one, so is stored.
+
+    Of what has a place in a log the store knows that by the place.
+    """
     has_offset_id = arrival.is_id_unique and not (replace and arrival.key is not None)
-    return not (arrival.is_redelivered or has_offset_id)
+    return arrival.place is None and not (arrival.is_redelivered or has_offset_id)
 
 
 def republished_id(arrival: Arrival, due_at: str) -> str:

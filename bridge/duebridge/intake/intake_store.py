@@ -63,10 +63,8 @@ def runs_of(requests: Sequence[Request], *, replace: bool) -> Iterator[Run | Can
             found = {}
             yield request
         elif isinstance(request, ScheduleRequest) or request.arrival.place is not None:
-            revives = request.arrival.place is None and may_be_another(
-                request.arrival, replace=replace
-            )
-            found.setdefault((request.route, revives), []).append(request)
+            kind = request.route, may_be_another(request.arrival, replace=replace)
+            found.setdefault(kind, []).append(request)
     yield from _runs(found)
 
 

@@ -77,9 +77,7 @@ async def _read_envelope(call: AuthorizedCall, usual_id: str | None) -> Envelope
         form = cloud_events.BINARY
     else:
         form = check_media_type(request, JSON, cloud_events.STRUCTURED, *LINES)
-    within_s = config.serve.request_timeout / 1000
-    body = await read_body(request, most_bytes(config, call.route), within_s)
-    call.check_again("schedule")  # a slow body may outlive its token
+    body = await _read_body(call, most_bytes(config, call.route))
     if form == JSON:
         return _parsed(body, usual_id)
     target = config.routes[call.route].target
@@ -87,6 +85,13 @@ async def _read_envelope(call: AuthorizedCall, usual_id: str | None) -> Envelope
     if form == cloud_events.BINARY:
         return cloud_events.of_binary(request.headers, body, kind)
     return cloud_events.of_structured(body, kind)
+
+
+async def _read_body(call: AuthorizedCall, most: int) -> bytes:
+    within_s = call.site.config.serve.request_timeout / 1000
+    body = await read_body(call.request, most, within_s)
+    call.check_again("schedule")  # a slow body may outlive its token
+    return body
 
 
 def _parsed(body: bytes, usual_id: str | None) -> Envelope:
@@ -156,9 +161,7 @@ async def get(call: AuthorizedCall) -> Response:
 async def patch(call: AuthorizedCall) -> Response:
     """Give an envelope another due instant."""
     check_media_type(call.request, JSON, MERGE_PATCH)
-    within_s = call.site.config.serve.request_timeout / 1000
-    body = await read_body(call.request, MOVE_BYTES, within_s)
-    call.check_again("schedule")
+    body = await _read_body(call, MOVE_BYTES)
     try:
         move = msgspec.json.decode(body, type=Move)
     except msgspec.ValidationError as error:

@@ -4,11 +4,10 @@ The store and its journal change while they are read, so each is copied once to 
 `home`, a directory that the driver and all executors share.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial, reduce
 from typing import NamedTuple
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -20,11 +19,11 @@ from duebridge.store.purges import PurgeLog
 from duebridge.store.registry import Registry
 from duebridge_connectors.spark.cold.tier import open_tier, read_marks, read_still_cold
 from duebridge_connectors.spark.files.location import FileLocation
-from duebridge_connectors.spark.jobs.journal import read_journal
+from duebridge_connectors.spark.jobs.journal import read_ranges, read_version
 from duebridge_connectors.spark.kafka_source import kafka_options, read_records
-from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL
+from duebridge_connectors.spark.rows.schema import DECODED, JOURNAL, RANGES
 from duebridge_connectors.spark.source.dataframes import read_source
-from duebridge_connectors.spark.source.journal.offset import JournalRange, Offset, ShardOffset
+from duebridge_connectors.spark.source.journal.offset import Offset, ShardOffset
 from duebridge_connectors.spark.source.journal.reader import JournalStreamReader
 from duebridge_connectors.spark.source.option_names import spark_options
 from duebridge_connectors.spark.source.planning import StoreAddress, plan_journal
@@ -126,8 +125,9 @@ def journal_of_table(
 
     So a cancel or a move that came after the table's last run is known: it is no loss.
     """
-    version = JournalTable(table).existing()
-    rows = read_journal(spark, table, version.number)
+    there = JournalTable(table)
+    version = there.existing()
+    rows = read_version(spark, there, version)
     if routes:
         since = _journal_since(spark, config, routes, version)
         rows = rows.unionByName(_copied(since, f"{home}/journal"), allowMissingColumns=True)
@@ -144,15 +144,8 @@ def _journal_since(
     more = {name: last for name, last in reached.items() if last < there[name].until}
     start: Offset = {name: ShardOffset(until=last).values() for name, last in more.items()}
     ranges = reader.partitions(start, {name: found[name] for name in more})
-    numbers = spark.range(0, len(ranges), 1, max(1, len(ranges)))
-    return numbers.mapInArrow(partial(_read_ranges, reader, ranges), JOURNAL)
-
-
-def _read_ranges(
-    reader: JournalStreamReader, ranges: Sequence[JournalRange], numbers: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    chosen = (ranges[row["id"]] for rows in numbers for row in rows.to_pylist())
-    return (rows for each in chosen for rows in reader.read(each))
+    rows = spark.createDataFrame([each.row() for each in ranges], RANGES)
+    return rows.mapInArrow(partial(read_ranges, reader), JOURNAL)
 
 
 def _of_journal(config: str, routes: Sequence[Route]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from functools import partial
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.location import FileLocation, Stores
@@ -28,7 +28,11 @@ from duebridge_connectors.spark.source.planning import given_store
 from duebridge_connectors.spark.table.journal_files import WRITTEN, JournalFile, write_days
 from duebridge_connectors.spark.table.journal_landed import take_over
 from duebridge_connectors.spark.table.journal_progress import JournalProgress
-from duebridge_connectors.spark.table.journal_table import JournalTable, shard_numbers
+from duebridge_connectors.spark.table.journal_table import (
+    JournalTable,
+    JournalVersion,
+    shard_numbers,
+)
 
 
 class JournalSummary(msgspec.Struct, frozen=True):
@@ -94,21 +98,25 @@ def run_journal(
     return sink.summary()
 
 
-def read_journal(
-    spark: SparkSession, table: FileLocation | str, version: int | None = None
-) -> DataFrame:
-    """Return a table: a version of it, or at each action the newest.
+def read_journal(spark: SparkSession, table: FileLocation | str) -> DataFrame:
+    """Return a table, at each action its newest version.
 
     The columns are those of the stream, and `day`. Raises `ConfigError` if there is no table, or
     if the session lacks Delta's reader.
     """
     found = JournalTable(table)
     found.existing()
+    return _delta_reader(spark).load(found.root)
+
+
+def read_version(spark: SparkSession, table: JournalTable, version: JournalVersion) -> DataFrame:
+    """Return a version of a table, whatever is added to it; else as `read_journal`."""
+    return _delta_reader(spark).option("versionAsOf", version.number).load(table.root)
+
+
+def _delta_reader(spark: SparkSession) -> DataFrameReader:
     check_delta_reader(spark)
-    reader = spark.read.format("delta")
-    if version is not None:
-        reader = reader.option("versionAsOf", version)
-    return reader.load(found.root)
+    return spark.read.format("delta")
 
 
 class JournalSink:
@@ -168,5 +176,12 @@ def copy_ranges(
     ranges: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Read the entries of ranges, and write them as `write_days`; raises as the reader."""
+    return write_days(root, found_on, read_ranges(reader, ranges))
+
+
+def read_ranges(
+    reader: JournalStreamReader, ranges: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Read the entries of ranges (`RANGES`); raises as the reader."""
     found = (JournalRange.of(row) for batch in ranges for row in batch.to_pylist())
-    return write_days(root, found_on, (rows for each in found for rows in reader.read(each)))
+    return (rows for each in found for rows in reader.read(each))

@@ -85,11 +85,8 @@ class JournalVersion:
 
     def reached(self, namespace: str, offset: Mapping[str, ShardOffset]) -> dict[str, int]:
         """Return the last entry that it has of the shards of an offset, of the same lives."""
-        found = {
-            name: self.shard_number(number)
-            for name, each in offset.items()
-            for number in shard_numbers(namespace, {name: each})
-        }
+        names = zip(offset, shard_numbers(namespace, offset), strict=True)
+        found = {name: self.shard_number(number) for name, number in names}
         return {name: last for name, last in found.items() if last is not None}
 
     def commit(
