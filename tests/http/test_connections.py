@@ -17,6 +17,7 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from duebridge.http.access_log import AccessLog
 from duebridge.http.connection import guarded, parting
 from duebridge.http.connection.guarded import HEAD_BYTES, GuardedProtocol
 from tests.support.serving import ORDERS, SECRETS, Served
@@ -216,7 +217,8 @@ async def one_client(
             gone.set()
 
     config = uvicorn.Config(app, ws="none", lifespan="off", timeout_keep_alive=1, log_config=None)
-    made = partial(Watched, config, state, {}, read_within_s=read_within_s)
+    given = {"read_within_s": read_within_s, "access_log": AccessLog()}
+    made = partial(Watched, config, state, {}, **given)
     server = await loop.create_server(made, "127.0.0.1", 0)
     client = socket.create_connection(server.sockets[0].getsockname()[:2], WITHIN_S)
     client.setblocking(False)

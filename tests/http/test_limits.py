@@ -3,12 +3,15 @@
 import json
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from tests.support.servers import wait_until
 from tests.support.serving import JSON, ORDERS, SECRETS, Served, serving
 
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -104,6 +107,41 @@ def test_connections_beyond_the_limit_are_told_to_come_later(strict: Served) -> 
     finally:
         for each in idle:
             each.close()
+
+
+def refused_early(served: Served) -> Counter[int]:
+    """How often each status is in the log of requests that no operation got to see."""
+    lines = served.logged("http")
+    return Counter(line["status"] for line in lines if line["path"] == "other")
+
+
+def counted_early(served: Served, status: int) -> float:
+    with served.client() as client:
+        text = client.get("/metrics").text
+    name = f'duebridge_http_requests_total{{method="other",path="other",status="{status}"}} '
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+@pytest.mark.parametrize(
+    ("status", "sent"),
+    [(400, b"\x16\x03\x01 hello\r\n\r\n"), (431, b"GET /" + b"x" * 40_000)],
+)
+def test_refused_head_is_logged_and_counted(served: Served, status: int, sent: bytes) -> None:
+    logged, counted = refused_early(served)[status], counted_early(served, status)
+    problem_of(talk(served, sent), status)
+    wait_until(lambda: refused_early(served)[status] == logged + 1, "its line")
+    assert counted_early(served, status) == counted + 1
+
+
+def test_refused_connection_is_logged_and_counted(strict: Served) -> None:
+    logged, counted = refused_early(strict)[503], counted_early(strict, 503)
+    with ExitStack() as stack:
+        for _ in range(4):
+            idle = socket.create_connection(("127.0.0.1", strict.port), 30)
+            stack.enter_context(idle)
+        problem_of(talk(strict, LIVEZ.replace(b"/livez", b"/v1/routes")), 503)
+    wait_until(lambda: refused_early(strict)[503] == logged + 1, "its line")
+    assert counted_early(strict, 503) == counted + 1
 
 
 def test_server_whose_connections_are_used_up_is_alive(strict: Served) -> None:

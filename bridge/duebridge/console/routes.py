@@ -32,7 +32,7 @@ from duebridge.console.visit import (
     shown_error,
     with_session,
 )
-from duebridge.http.guard import OTHER
+from duebridge.http.access_log import OTHER
 from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 

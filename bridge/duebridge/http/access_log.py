@@ -1,21 +1,26 @@
-"""The log of requests: a line each, written many at once, since a write costs as much as a post."""
+"""The log and the count of requests: lines are written many at once, as a write costs a post."""
 
 import asyncio
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import msgspec
 import structlog
 
+from duebridge.telemetry.metrics import http_requests
+
+OTHER = "other"  # the path of what is none of the interface's
 WRITE_EVERY_S = 0.1
 
 log = structlog.get_logger()
 _encode = msgspec.json.Encoder().encode
+_counter = cache(http_requests.labels)  # whose look-up takes a lock
 
 
 class AccessLog:
-    """Writes to standard error what a request was, in the form of all other lines of the process.
+    """Counts each request, and writes a line of it in the form of all other lines of the process.
 
     A person at a terminal sees it at once; JSON is written within `WRITE_EVERY_S`, and by `flush`.
     """
@@ -24,8 +29,24 @@ class AccessLog:
         self._is_terminal = sys.stderr.isatty()
         self._lines: list[bytes] = []
 
-    def add(self, **fields: Any) -> None:
-        """Log a request; called on the event loop."""
+    def add(
+        self, status: int, method: str = "", path: str = OTHER, token: str = "", took_ms: float = 0
+    ) -> None:
+        """Count and log a request; called on the event loop.
+
+        Of one that no application saw, the answer is all that is known.
+        """
+        _counter(method if path != OTHER else OTHER, path, status).inc()
+        fields = {"method": method, "path": path, "status": status}
+        self._write({**fields, "took_ms": took_ms, "token": token})
+
+    def flush(self) -> None:
+        """Write what is left."""
+        if self._lines:
+            whole, self._lines = b"\n".join(self._lines), []
+            print(whole.decode(), file=sys.stderr, flush=True)  # noqa: T201 - as structlog does
+
+    def _write(self, fields: dict[str, Any]) -> None:
         if self._is_terminal:
             log.info("http", **fields)
             return
@@ -33,9 +54,3 @@ class AccessLog:
             asyncio.get_running_loop().call_later(WRITE_EVERY_S, self.flush)
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         self._lines.append(_encode({**fields, "event": "http", "level": "info", "timestamp": now}))
-
-    def flush(self) -> None:
-        """Write what is left."""
-        if self._lines:
-            whole, self._lines = b"\n".join(self._lines), []
-            print(whole.decode(), file=sys.stderr, flush=True)  # noqa: T201 - as structlog does

@@ -1,17 +1,12 @@
 """Around every request: is its path readable? A line in the log, never with an id or a body."""
 
 import time
-from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from duebridge.http.access_log import AccessLog
+from duebridge.http.access_log import OTHER, AccessLog
 from duebridge.http.problems import ProblemError
-from duebridge.telemetry.metrics import http_requests
-
-OTHER = "other"  # the path of what is none of the interface's
-_counter = cache(http_requests.labels)  # whose look-up takes a lock
 
 
 class Guard:
@@ -44,14 +39,12 @@ class Guard:
             status = 500
             raise
         finally:
-            path = state.get("path", OTHER)
-            _counter(scope["method"] if path != OTHER else OTHER, path, status).inc()
             self._log.add(
-                method=scope["method"],
-                path=path,
-                status=status,
-                took_ms=round(1000 * (time.monotonic() - began), 1),
-                token=state.get("token", ""),
+                status,
+                scope["method"],
+                state.get("path", OTHER),
+                state.get("token", ""),
+                round(1000 * (time.monotonic() - began), 1),
             )
         return None
 

@@ -36,7 +36,11 @@ class Server(uvicorn.Server):
 
     def __init__(self, site: Site, app: ASGIApp) -> None:
         serve = site.config.serve
-        protocol: Any = partial(GuardedProtocol, read_within_s=serve.request_timeout / 1000)
+        protocol: Any = partial(
+            GuardedProtocol,
+            read_within_s=serve.request_timeout / 1000,
+            access_log=site.access_log,
+        )
         super().__init__(
             uvicorn.Config(
                 app,

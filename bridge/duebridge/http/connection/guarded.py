@@ -7,8 +7,10 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from duebridge.http.access_log import AccessLog
 from duebridge.http.connection.parting import PartingTransport
 from duebridge.http.connection.plain import PlainProtocol
+from duebridge.http.guard import Guard
 from duebridge.http.problems import ProblemError
 
 HEAD_BYTES = 32 * 1024
@@ -61,8 +63,11 @@ class GuardedProtocol(PlainProtocol):
 
     transport: PartingTransport  # type: ignore[assignment]
 
-    def __init__(self, *args: Any, read_within_s: float, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, read_within_s: float, access_log: AccessLog, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self._access_log = access_log
         self._read_within_s = read_within_s
         self._apart_bytes = 0  # since the latest head, part of a body or message ended
         self._is_head_coming = False
@@ -77,7 +82,7 @@ class GuardedProtocol(PlainProtocol):
         within_s = self._read_within_s
         self.transport = PartingTransport(transport, self.loop, self._is_stuck, within_s)
         if self._most_connections is not None and len(self.connections) > self._most_connections:
-            self.app = turn_away
+            self.app = Guard(turn_away, self._access_log)
         self._wait(HEAD_WITHIN_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -166,9 +171,15 @@ class GuardedProtocol(PlainProtocol):
         if self._end_after_answers():
             return
         if not is_begun:
-            self.transport.write(written(self._refusal()))
+            self._refuse()
         self.transport.is_heard = False
         self.transport.close()
+
+    def _refuse(self) -> None:
+        refusal = self._refusal()
+        self.transport.write(written(refusal))
+        if not self._is_body_coming:  # else the application had the head, and is disconnected
+            self._access_log.add(refusal.status)
 
     def _refusal(self) -> ProblemError:
         status, expected = HTTPStatus.BAD_REQUEST, "a request of HTTP/1.1"
