@@ -30,13 +30,14 @@ def bury(duebridge: Command, ids: Iterable[str], route: str = "reminders", **fie
     with closing(duebridge.connection()) as connection:
         Producer(config, connection).schedule_many(route, new)
         shards = RouteStore.open(connection, "duebridge", config.routes[route]).shards
+        before = sum(shard.next().dead for shard in shards)
 
         def bury_some() -> bool:
             for shard in shards:
                 shard.promote()
                 claim = shard.claim(1000, 30_000)
                 shard.bury(claim.token, [burial(each) for each in claim.ids])
-            return sum(shard.next().dead for shard in shards) == len(new)
+            return sum(shard.next().dead for shard in shards) == before + len(new)
 
         wait_until(bury_some, "all to be dead")
 

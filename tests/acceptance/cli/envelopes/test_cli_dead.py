@@ -4,7 +4,8 @@ import os
 import pty
 import signal
 import subprocess
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,30 @@ def test_drop_by_filter_on_a_terminal_asks_first(
     duebridge: Command, operator: Operator, answer: bytes | signal.Signals, code: int, count: int
 ) -> None:
     bury(duebridge, ids_to(3))
+    with drop_that_asks(duebridge) as (process, terminal):
+        if isinstance(answer, bytes):
+            os.write(terminal, answer)
+        else:
+            # CPython misses a signal that comes between the prompt and the read.
+            wait_until(partial(is_asleep, process), "the command to read its terminal")
+            process.send_signal(answer)
+    assert (process.returncode, len(dead(operator))) == (code, count)
+
+
+def test_drop_by_filter_leaves_what_dies_while_it_asks(
+    duebridge: Command, operator: Operator
+) -> None:
+    bury(duebridge, ids_to(3))
+    with drop_that_asks(duebridge) as (process, terminal):
+        bury(duebridge, ["later", "m-later"])
+        os.write(terminal, b"y\n")
+    assert process.returncode == 0
+    assert sorted(dead(operator)) == ["later", "m-later"]
+
+
+@contextmanager
+def drop_that_asks(duebridge: Command) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
+    """Begin to drop the three dead of `reminders`; it has asked, and waits for the answer."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [PROGRAM, "dead", "drop", "reminders", "--all"],
@@ -244,16 +269,10 @@ def test_drop_by_filter_on_a_terminal_asks_first(
     asked = b""
     while b"drop 3 of route reminders? [y/N]" not in asked:
         asked += os.read(ours, 1000)
-    if isinstance(answer, bytes):
-        os.write(ours, answer)
-    else:
-        # CPython misses a signal that comes between the prompt and the read.
-        wait_until(partial(is_asleep, process), "the command to read its terminal")
-        process.send_signal(answer)
+    yield process, ours
     process.communicate(timeout=60)
     os.close(ours)
     os.close(theirs)
-    assert (process.returncode, len(dead(operator))) == (code, count)
 
 
 def is_asleep(process: "subprocess.Popen[bytes]") -> bool:

@@ -96,7 +96,17 @@ class DeadConditions(NamedTuple):
         """Return the filter by the store's clock now."""
         if self.after is None and self.before is None:
             return self.others
+        return self._at(operator.now_ms())
+
+    def filter_until_now(self, operator: "Operator") -> DeadFilter:
+        """Return the filter without what dies later, such as while a person is asked."""
         now_ms = operator.now_ms()
+        found = self._at(now_ms)
+        return found._replace(
+            before_ms=now_ms if found.before_ms is None else min(now_ms, found.before_ms)
+        )
+
+    def _at(self, now_ms: int) -> DeadFilter:
         return self.others._replace(
             after_ms=self.after and self.after.at_ms(now_ms),
             before_ms=self.before and self.before.at_ms(now_ms),
@@ -148,7 +158,10 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class DeadSelection(NamedTuple):
-    """The selected dead envelopes of a route: those of `ids`, or without ids those of `wanted`."""
+    """The selected dead envelopes of a route: those of `ids`, or without ids those of `wanted`.
+
+    `wanted` ends with an instant, so that each reading of it selects the same, or fewer.
+    """
 
     operator: "Operator"
     route: str
@@ -156,14 +169,11 @@ class DeadSelection(NamedTuple):
     wanted: DeadFilter
 
     def all_ids(self) -> Iterator[str]:
-        """Yield the selected ids; an envelope that dies after the call is not selected."""
+        """Yield the selected ids."""
         if self.ids:
             yield from dict.fromkeys(self.ids)
             return
-        now_ms = self.operator.now_ms()
-        before_ms = now_ms if self.wanted.before_ms is None else min(now_ms, self.wanted.before_ms)
-        wanted = self.wanted._replace(before_ms=before_ms)
-        for listed in list_dead(self.operator, self.route, wanted):
+        for listed in list_dead(self.operator, self.route, self.wanted):
             yield listed.entry.id
 
     def dead_ids(self) -> Iterator[str]:

@@ -175,7 +175,7 @@ def _settle(
     settings = load(context, options.config)
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
-        wanted = conditions.filter(operator)
+        wanted = conditions.filter_until_now(operator)
         selection = DeadSelection(operator, route, options.ids or [], wanted)
         plan = SettlePlan(verb, partial(settle, operator), limiter, is_counted)
         carry_out(
