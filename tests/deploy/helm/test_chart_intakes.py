@@ -133,6 +133,10 @@ def test_intake_without_scaling_has_as_many_pods_as_it_says(chart: Chart) -> Non
             {"intakeWorkers": {"n" * 40: {"intake": "plugin"}}},
             r"intakeWorkers\.n+: expected at most 52",
         ),
+        (
+            {"intakeWorkers": {"http": {"intake": "plugin"}}},
+            r"intakeWorkers\.http: expected another name than check, http and valkey",
+        ),
     ],
 )
 def test_wrong_intake_worker_is_refused_by_its_place(

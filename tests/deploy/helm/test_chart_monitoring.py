@@ -107,7 +107,7 @@ def test_rules_and_dashboard_are_those_of_the_chart(chart: Chart) -> None:
 @pytest.mark.parametrize(
     ("alert", "threshold", "said"),
     [
-        ("DuebridgeLate", 120, "duebridge_oldest_due_age_seconds) > 120\n"),
+        ("DuebridgeLate", 120, ") > 120\n"),
         ("DuebridgeLatenessHigh", 0.5, " > 0.5"),
         ("DuebridgeIntakeLag", 300, "> 300 * sum"),
         ("DuebridgeDead", 10, "[15m])) > 10\n"),
@@ -190,13 +190,14 @@ def test_alert_of_a_release_comes_once_whoever_else_has_rules(
 def written_history(folder: Path, files: list[str]) -> Path:
     """Return a test of these rules: one release of two is late, and one alert says so."""
     words = 'namespace="bank", release="other", route="r"'
-    series = {"series": f"duebridge_oldest_due_age_seconds{{{words}}}", "values": "900x30"}
+    values = {"duebridge_oldest_due_age_seconds": "900x30", "duebridge_store_up": "1x30"}
+    series = [{"series": f"{name}{{{words}}}", "values": each} for name, each in values.items()]
     expected = {
         "exp_labels": {"severity": "page", "namespace": "bank", "release": "other", "route": "r"},
         "exp_annotations": {"summary": "r: an envelope has been due for 15m 0s"},
     }
     alerts = {"eval_time": "20m", "alertname": "DuebridgeLate", "exp_alerts": [expected]}
-    test = {"interval": "1m", "input_series": [series], "alert_rule_test": [alerts]}
+    test = {"interval": "1m", "input_series": series, "alert_rule_test": [alerts]}
     history = {"rule_files": files, "evaluation_interval": "1m", "tests": [test]}
     file = folder / "history.json"
     file.write_text(json.dumps(history), "utf-8")

@@ -4,6 +4,9 @@
 {{- define "duebridge.workerName" -}}
 {{- $name := include "duebridge.fullname" (first .) -}}
 {{- with last . -}}
+  {{- if has . (list "check" "http" "valkey") -}}
+    {{- fail (printf "intakeWorkers.%s: expected another name than check, http and valkey, which are the chart's own; choose one, and write the intake beneath it, as intake: %s" . .) -}}
+  {{- end -}}
   {{- $name = printf "%s-%s" $name . -}}
   {{- if gt (len $name) 52 -}}
     {{- fail (printf "intakeWorkers.%s: expected at most 52 characters with the name before it; got %s" . $name) -}}
