@@ -23,7 +23,7 @@ from duebridge.http.problems import ProblemError, log_defect, of_error
 from duebridge.http.site import Site
 
 ROUTE = "/v1/routes/{route}"
-ENVELOPE = f"{ROUTE}/envelopes/{{id:path}}"
+ENVELOPE = f"{ROUTE}/envelopes/{{id:any}}"
 OPERATIONS: Mapping[str, Mapping[str, Operation]] = {
     f"{ROUTE}/envelopes": {  # most come here
         "POST": Operation(envelopes.post, "schedule", query=("on_conflict",))

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -98,9 +99,18 @@ class Endpoint:
             raise _unknown_route(name, token, self._context.site.config.routes) from None
 
 
+class AnyConvertor(PathConvertor):
+    """Takes the rest of a path whole: Starlette's `path` leaves out a line break at its end."""
+
+    regex = r"(?s:.*)"
+
+
+register_url_convertor("any", AnyConvertor())
+
+
 def written_path(path: str) -> str:
     """Return a path as people read it."""
-    return path.replace(":path}", "}")
+    return path.replace(":any}", "}")
 
 
 def route_of(path: str, context: AppContext, methods: Mapping[str, Operation]) -> Route:
