@@ -16,7 +16,7 @@ from duebridge.durations import format_instant
 from duebridge.ports.publisher import Reason
 from duebridge.producer import Producer
 from duebridge.store import batching
-from duebridge.store.wire.transitions import Burial
+from duebridge.store.wire.transitions import Burial, Retry
 from tests.console.conftest import Person, log_in
 from tests.console.scene import HOSTILE, Scene, due_now
 from tests.console.screenshots import DESK, PHONE
@@ -69,6 +69,24 @@ def test_cancel_asks_first_and_removes_it(operator: Page, scene: Scene, fresh_id
     expect(operator.get_by_role("status")).to_contain_text("will not be delivered")
     assert Operator(scene.config, scene.connection).show(ROUTE, fresh_id) is None
     assert last_event(scene, fresh_id) == ("cancelled", "maria")
+    expect(operator.get_by_role("main")).to_contain_text("not in the store")
+
+
+def test_cancel_of_what_may_have_been_delivered_says_so(operator: Page, scene: Scene) -> None:
+    """It is gone all the same: nothing of it is tried again."""
+    name = f"unsure-{next(_numbers)}"
+    due_now(Producer(scene.config, scene.connection), ROUTE, [name])
+    store = scene.store(ROUTE)
+    store.promote()
+    claim = store.claim(1, HOUR_MS)
+    assert claim.ids == [name]
+    unsure = Retry(id=name, delay_ms=HOUR_MS, is_failure=True, is_unsure=True, error="No confirm")
+    store.retry(claim.token, [unsure])
+    open_envelope(operator, name)
+    operator.get_by_text("Cancel…").click()
+    operator.get_by_role("button", name="Cancel the envelope").click()
+    expect(operator.get_by_role("status")).to_contain_text("may arrive: no other will be tried")
+    assert Operator(scene.config, scene.connection).show(ROUTE, name) is None
     expect(operator.get_by_role("main")).to_contain_text("not in the store")
 
 

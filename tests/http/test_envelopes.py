@@ -251,6 +251,14 @@ def test_id_that_no_envelope_may_have_is_refused(client: httpx.Client, hostile: 
     assert client.get(path).status_code in (404, 405)
 
 
+def test_id_with_a_line_break_at_its_end_is_another_one(
+    served: Served, client: httpx.Client
+) -> None:
+    post(client, id="kept-whole")
+    problem(client.delete(f"{ORDERS}/kept-whole%0A"), 404)
+    assert "kept-whole" in served.stored()
+
+
 def test_stats_and_routes_count_what_waits(served: Served, client: httpx.Client) -> None:
     post(client, "/v1/routes/small/envelopes", id="counted")
     stats = client.get("/v1/routes/small/stats").json()
@@ -326,10 +334,17 @@ def dead_or_in_hand(served: Served, *, is_dead: bool) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize(("status", "why"), [("in_flight", "being delivered"), ("dead", "replay")])
-@pytest.mark.parametrize("method", ["PATCH", "DELETE"])
+@pytest.mark.parametrize(
+    ("method", "status", "why"),
+    [
+        ("PATCH", "in_flight", "being delivered"),
+        ("DELETE", "in_flight", "no other will be tried"),
+        ("PATCH", "dead", "replay"),
+        ("DELETE", "dead", "replay"),
+    ],
+)
 def test_change_that_comes_too_late_is_refused(
-    served: Served, client: httpx.Client, status: str, why: str, method: str
+    served: Served, client: httpx.Client, method: str, status: str, why: str
 ) -> None:
     small, name = "/v1/routes/small/envelopes", f"late-{status}-{method}"
     post(client, small, id=name, delay="0s")

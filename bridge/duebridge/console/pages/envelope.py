@@ -68,7 +68,8 @@ async def cancel(visit: Visit) -> Response:
     """Cancel an envelope."""
     route, name = _to_change(visit)
     (answer,) = await visit.run(lambda: visit.site.operator.cancel(route, [name]))
-    return visit.go("envelope", route=route, id=name, did=answer.status)
+    did = "cancelled_in_flight" if answer.status == "in_flight" else answer.status
+    return visit.go("envelope", route=route, id=name, did=did)
 
 
 async def reschedule(visit: Visit) -> Response:

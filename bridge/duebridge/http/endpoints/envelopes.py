@@ -188,6 +188,9 @@ async def delete(call: AuthorizedCall) -> Response:
         return call.site.scheduler(call.route).store.of(id_).cancel(id_, call=call_id)
 
     status = await _naming(call, id_, cancel)
+    if status == "in_flight":
+        change = Change(id_, call.route, status)
+        raise ProblemError(409, "Perhaps delivered: in_flight", _STARTED, answer=change)
     return _changed(Change(id_, call.route, status))
 
 
@@ -230,7 +233,8 @@ def _id_of(call: AuthorizedCall) -> str:
 
 
 _UNKNOWN = "id: the store does not know it: delivered, cancelled, or never scheduled"
+_STARTED = "id: a delivery was started, and is not known to have failed; no other will be tried"
 _TOO_LATE = {
-    "in_flight": "id: it is being delivered; a cancel takes effect if that fails",
+    "in_flight": "id: it is being delivered",
     "dead": "id: it is dead; replay or drop it",
 }
