@@ -50,14 +50,16 @@ def list_dead(
     wanted: DeadFilter = ANY_DEAD,
     *,
     after: "ListPosition | None" = None,
+    most_bytes: int | None = None,
 ) -> "Iterator[ListedEnvelope]":
     """Yield the matching dead envelopes, which may be settled meanwhile.
 
-    Raises as `Operator` does.
+    What is read ahead has `most_bytes` of records in all, or one of each shard. Raises as
+    `Operator` does.
     """
     from duebridge.admin.listing import Listing
 
-    listed = Listing(route, operator.stores(route), "dead").walk(after=after)
+    listed = Listing(route, operator.stores(route), "dead").walk(after=after, most_bytes=most_bytes)
     return (envelope for envelope in listed if wanted.has(envelope.entry))
 
 

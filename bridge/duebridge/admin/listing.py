@@ -7,6 +7,7 @@ than a page.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from heapq import merge
 from itertools import islice
 from typing import NamedTuple
@@ -15,6 +16,7 @@ import msgspec
 
 from duebridge.admin.cursors import cursor_of, position_of
 from duebridge.errors import EnvelopeError
+from duebridge.store.calls.splitting import MAX_BATCH_BYTES
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.wire.poll import NONE
@@ -28,6 +30,13 @@ LEAST_PAGE = 10
 
 _NO_ID = "\n"  # not a valid id: a page behind it begins with its score
 _NEVER_MS = 2**63
+
+
+class PageSize(NamedTuple):
+    """The most that a page of one source has: envelopes, and bytes of records, but at least one."""
+
+    envelopes: int = PAGE
+    bytes: int = MAX_BATCH_BYTES
 
 
 class ListPosition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -88,14 +97,16 @@ class Listing:
         window: DueWindow = ANY_TIME,
         after: ListPosition | None = None,
         limit: int | None = None,
+        most_bytes: int | None = None,
     ) -> Iterator[ListedEnvelope]:
         """Yield at most `limit` envelopes behind a position; raises `StoreError`.
 
         Pending envelopes are looked up by the window; other states are read through. A yielded
-        envelope may be removed at once: the walk does not depend on it.
+        envelope may be removed at once: the walk does not depend on it. What is read ahead has
+        `most_bytes` of records in all, or one of each source.
         """
-        page = PAGE if limit is None else max(LEAST_PAGE, limit // len(self._sources) + 1)
-        listed = self._merged(window, after, min(page, PAGE))
+        page = PAGE if limit is None else max(LEAST_PAGE, limit // self.sources + 1)
+        listed = self._merged(window, after, self.page_size(min(page, PAGE), most_bytes))
         return islice((found for found in listed if window.has(found.entry)), limit)
 
     @property
@@ -103,8 +114,13 @@ class Listing:
         """The number of lists that are merged, one for each shard and state."""
         return len(self._sources)
 
+    def page_size(self, envelopes: int, most_bytes: int | None = None) -> PageSize:
+        """Return the size of a page if those of all sources may have so many bytes together."""
+        share = MAX_BATCH_BYTES if most_bytes is None else max(1, most_bytes // self.sources)
+        return PageSize(envelopes, min(share, MAX_BATCH_BYTES))
+
     def look(
-        self, *, window: DueWindow = ANY_TIME, after: ListPosition | None = None, page: int
+        self, *, window: DueWindow = ANY_TIME, after: ListPosition | None = None, page: PageSize
     ) -> Iterator[ListedEnvelope]:
         """Yield every envelope that `walk` reads, in the window or not; raises `StoreError`.
 
@@ -113,7 +129,7 @@ class Listing:
         return self._merged(window, after, page)
 
     def _merged(
-        self, window: DueWindow, after: ListPosition | None, page: int
+        self, window: DueWindow, after: ListPosition | None, page: PageSize
     ) -> Iterator[ListedEnvelope]:
         sources = [
             self._of_source(number, window, after, page) for number in range(len(self._sources))
@@ -121,7 +137,7 @@ class Listing:
         return merge(*sources, key=lambda found: _order(found.position.score_ms))
 
     def _of_source(
-        self, number: int, window: DueWindow, after: ListPosition | None, page: int
+        self, number: int, window: DueWindow, after: ListPosition | None, page: PageSize
     ) -> Iterator[ListedEnvelope]:
         if after and after.score_ms == NONE and number < after.source:
             return  # read to its end
@@ -130,21 +146,17 @@ class Listing:
                 yield ListedEnvelope(entry, self._position(number, entry))
 
     def _pages(
-        self, number: int, window: DueWindow, after: ListPosition | None, limit: int
+        self, number: int, window: DueWindow, after: ListPosition | None, size: PageSize
     ) -> Iterator[Page]:
         """Yield each page; the next one begins behind it, whatever became of its envelopes."""
         store, state = self._sources[number]
         least_ms, most_ms = window if state == "pending" else ANY_TIME
-        page = store.list(
-            state,
-            limit=limit,
-            cursor=_begin(after, number, least_ms),
-            due_from_ms=least_ms,
-            due_to_ms=most_ms,
-        )
+        listed = partial(store.list, state, limit=size.envelopes, limit_bytes=size.bytes)
+        begin = _begin(after, number, least_ms)
+        page = listed(cursor=begin, due_from_ms=least_ms, due_to_ms=most_ms)
         while page.cursor is not None:
             yield page
-            page = store.list(state, limit=limit, cursor=page.cursor, due_to_ms=most_ms)
+            page = listed(cursor=page.cursor, due_to_ms=most_ms)
 
     def _position(self, number: int, entry: Entry) -> ListPosition:
         return ListPosition(self._route, self._state, number, entry.id, entry.score_ms)

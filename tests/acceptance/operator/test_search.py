@@ -1,14 +1,17 @@
 """Envelopes are found by id, key, header and due instant, a bounded part at a time."""
 
+import os
 from typing import Any
 
 import pytest
 
+from duebridge.admin.listing import Listing
 from duebridge.admin.search import SearchFilter, SearchPage, search
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.due_window import DueWindow
+from duebridge.store.wire.replies import Entry
 from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 from tests.support.servers import wait_until
 
@@ -95,17 +98,37 @@ def test_search_reads_no_more_of_the_store_than_it_may(
     desk: OperatorsDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.send(ORDERS, *[Envelope.new(b"x", id=f"{n}", delay="1h") for n in range(2_000)])
-    read, listed = [], DelayStore.list
+    read = pages_read(monkeypatch)
+    page = search(desk.operator, SearchFilter(ORDERS, key=b"none"), most_looked=1_000)
+    assert page.cursor
+    assert 500 <= page.looked <= sum(map(len, read)) <= 1_000
+
+
+def test_first_found_is_preceded_by_no_more_bytes_than_may_be(
+    desk: OperatorsDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each shard's first page is read by then."""
+    desk.send(ORDERS, *[Envelope.new(os.urandom(1000), id=f"{n}", delay="1h") for n in range(300)])
+    read = pages_read(monkeypatch)
+    search(desk.operator, SearchFilter(ORDERS, state="pending"), limit=1, most_bytes=30_000)
+    next(Listing(ORDERS, desk.stores(ORDERS), "pending").walk(most_bytes=30_000))
+    sizes = [sum(len(each.record.blob) for each in page if each.record) for page in read]
+    assert len(sizes) == 2 * 3, "a page of each of three shards, twice"
+    assert max(sizes) <= 30_000 // 3
+
+
+def pages_read(monkeypatch: pytest.MonkeyPatch) -> list[list[Entry]]:
+    """The pages that are read of the store from now on."""
+    read: list[list[Entry]] = []
+    listed = DelayStore.list
 
     def counted(store: DelayStore, *given: Any, **how: Any) -> Any:
         page = listed(store, *given, **how)
-        read.append(len(page.entries))
+        read.append([*page.entries])
         return page
 
     monkeypatch.setattr(DelayStore, "list", counted)
-    page = search(desk.operator, SearchFilter(ORDERS, key=b"none"), most_looked=1_000)
-    assert page.cursor
-    assert 500 <= page.looked <= sum(read) <= 1_000
+    return read
 
 
 def test_search_stops_where_the_records_are_too_many_bytes_and_goes_on(

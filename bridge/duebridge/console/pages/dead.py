@@ -189,7 +189,7 @@ def _look(operator: Operator, route: str, cursor: str) -> DeadSample:
     after = read_cursor(cursor, route, "dead") if cursor else None
     letters: list[ListedEnvelope] = []
     size = 0
-    for listed in list_dead(operator, route, after=after):
+    for listed in list_dead(operator, route, after=after, most_bytes=MOST_BYTES):
         letters.append(listed)
         size += len(listed.entry.record.blob) if listed.entry.record else 0
         if len(letters) == MOST_LOOKED or size >= MOST_BYTES:
