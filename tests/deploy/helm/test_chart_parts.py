@@ -51,6 +51,12 @@ def test_job_on_spark_never_runs_twice_at_once(chart: Chart, name: str) -> None:
         assert each["spec"]["timeZone"] == "Etc/UTC"
 
 
+def test_common_label_reaches_driver_and_executors(chart: Chart) -> None:
+    rendered = chart.given({"commonLabels": {"team": "orders"}}, mode="spark-operator")
+    spec = one(rendered, SPARK, "demo-duebridge-hydrate")["spec"]["template"]
+    assert [spec[pod]["labels"]["team"] for pod in ("driver", "executor")] == ["orders"] * 2
+
+
 def test_job_of_the_operator_is_the_same_job(chart: Chart) -> None:
     application = one(chart.mode("spark-operator"), SPARK, "demo-duebridge-hydrate")
     template = application["spec"]["template"]

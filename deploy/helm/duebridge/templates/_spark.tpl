@@ -28,7 +28,7 @@
 cores: {{ .Values.spark.cores }}
 memory: {{ .Values.spark.operator.memory }}
 labels:
-  {{- include "duebridge.selector" . | nindent 2 }}
+  {{- include "duebridge.podLabels" . | nindent 2 }}
   app.kubernetes.io/component: spark
 {{- with include "duebridge.env" . }}
 env:
