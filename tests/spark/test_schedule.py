@@ -73,6 +73,20 @@ def test_run_the_command_schedules_and_ends_with_the_counts(world: World, orders
     assert done.err == "", "the counts are said once"
 
 
+@pytest.mark.parametrize(
+    "job",
+    [["demote"], ["hydrate"], ["schedule", "x.csv"], ["intake", "topic", "--checkpoint", "x"]],
+)
+def test_job_of_an_unknown_route_is_refused_before_spark_starts(
+    world: World, tmp_path: Path, job: list[str]
+) -> None:
+    name, *more = job
+    done = world.command("spark", name, "plian", *more, JAVA_HOME=str(tmp_path))
+    assert done.code == 2
+    assert done.err.startswith("duebridge: route: expected one of the configuration")
+    assert "did you mean plain?" in done.err
+
+
 SCHEMA = "id string, body string, due_at bigint, delay string, expires string"
 ROWS = [
     ("far", "x", LATER_MS, None, None),

@@ -13,6 +13,7 @@ from duebridge.cli.session import config_path
 from duebridge.config.load import load_config
 from duebridge.errors import ConfigError
 from duebridge.instants import parse_ago
+from duebridge.scheduling.route_scheduler import find_route
 from duebridge_connectors.spark.files.hadoop import is_s3, s3_settings, set_in_session
 from duebridge_connectors.spark.files.location import Stores
 from duebridge_connectors.spark.source.options import StoreOptions, WriteOptions
@@ -117,7 +118,8 @@ _PAIRS = {"columns": "--column", "read_options": "--read"}
 def given_options(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Divide a command's parameters: options of the data source's write, and all others.
 
-    Both lack what was not given: the jobs have the defaults. Raises `ConfigError`.
+    Both lack what was not given: the jobs have the defaults. Raises `ConfigError`, also for a
+    route that is not configured: Spark takes seconds to start.
     """
     found = {
         name: parse_pairs(_PAIRS[name], value) if name in _PAIRS else value
@@ -125,6 +127,8 @@ def given_options(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         if name not in _OF_COMMANDS and value is not None
     }
     found["config"] = str(config_path(parameters["context"], parameters["config"]))
+    if "route" in parameters:
+        find_route(load_config(found["config"]), parameters["route"])
     write = {name: found.pop(name) for name in WriteOptions.__struct_fields__ if name in found}
     return write, found
 
