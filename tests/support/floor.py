@@ -4,6 +4,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+import pytest
+
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.store.delay_store import DelayStore
@@ -73,6 +75,11 @@ class Floor:
         lanes = dict.fromkeys(self.config.brokers, self.lane)
         return Worker(lanes, list(self.views.values()), self.monotonic)
 
+    def warm_up(self) -> None:
+        """Let the windows of the routes' targets be as wide as after a while of traffic."""
+        for route in self.config.routes.values():
+            self.lane.targets.of(route.target).window.size = self.lane.window.size
+
     def now_ms(self) -> int:
         return START_MS + self.elapsed_ms
 
@@ -127,3 +134,14 @@ class Floor:
             each for each in self.publisher.delivered if (each.id, each.target.topic) == (id, topic)
         ]
         return dict(found[-1].headers)
+
+
+def let_each_call_take_1_ms(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the floor's clock go on with each call of the store."""
+    plain = Connection.run
+
+    def run(*given: Any, **how: Any) -> Any:
+        floor.advance(1)
+        return plain(*given, **how)
+
+    monkeypatch.setattr(Connection, "run", run)

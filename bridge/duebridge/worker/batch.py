@@ -150,12 +150,13 @@ def _by_target(claim: Claim, target: Target) -> list[tuple[Target, list[LeasedEn
 def _admit_up(
     admission: Admission, health: TargetHealth, leased: list[LeasedEnvelope], load: Load, room: Load
 ) -> None:
-    if load.within(room) != load:
+    is_cut = load.within(room) != load
+    if is_cut:
         leased, rest = _split(leased, room)
         admission.aside.append((health, _until_room(health, rest)))
         load = load_of(leased)
     if leased:
-        admission.groups.append(TargetGroup(health, leased, load))
+        admission.groups.append(TargetGroup(health, leased, load, is_cut=is_cut))
 
 
 def _admit_held(

@@ -27,6 +27,7 @@ from duebridge.worker.shard import BACKLOG, ShardView, claim_batch
 PROMOTED_BY_CLAIM = BACKLOG  # at most: a claim that promotes as many has found a backlog
 PROBE_ROWS = 500
 PROBE_PAGES = 20  # of `PROBE_ROWS` retries, in the search for an envelope that tries a target
+PROBE_FOR_S = 0.05  # in a turn, however many targets are held: the others wait for their claims
 
 
 class Claims:
@@ -114,10 +115,14 @@ class Claims:
     # ── probes ──────────────────────────────────────────────────────────────────────────────────
 
     def probe(self, view: ShardView) -> int:
-        """Try each held target for which envelopes of the shard wait, once a second."""
+        """Try each held target for which envelopes of the shard wait, once a second.
+
+        Of many the turn tries some: those first that have waited longest.
+        """
         lane, moved = self._lane(view), 0
+        until = self._monotonic() + PROBE_FOR_S
         for health in lane.probes_due(view.shard):
-            if self._stopping.is_set():
+            if self._stopping.is_set() or self._monotonic() > until:
                 break
             with lane.lock:
                 search = health.aside.get(view.shard)
@@ -125,19 +130,19 @@ class Claims:
                 may_search = search is not None and is_open and health.begin_search()
             if search is not None and may_search:
                 try:
-                    moved += self._probe_target(view, lane, health, search)
+                    moved += self._probe_target(view, lane, health, search, until)
                 finally:
                     health.end_search()
         return moved
 
     def _probe_target(
-        self, view: ShardView, lane: Lane, health: TargetHealth, search: ProbeCursor
+        self, view: ShardView, lane: Lane, health: TargetHealth, search: ProbeCursor, until: float
     ) -> int:
         expired = 0
         for _ in range(PROBE_PAGES):
-            if self._stopping.is_set():
-                break
             started_at = self._monotonic()
+            if self._stopping.is_set() or started_at > until:
+                break
             claim, after = view.store.probe(health.tag, view.route.lease, PROBE_ROWS, search.cursor)
             search.cursor = after or NO_CURSOR
             _note_claim(view, claim)

@@ -160,6 +160,7 @@ class Loop:
         for tag, cursor in list(view.resuming.items()) if view.can_resume else ():
             if self._shared.stopping.is_set():
                 break
+            self._heartbeat()
             reply = view.store.resume(tag, RESUME_ROWS, cursor)
             view.update(reply.poll)
             moved += reply.moved

@@ -27,6 +27,7 @@ from duebridge.worker.gauge_lease import GaugeLease
 POLL_EVERY_S = 1.0  # upper bound: a lost wake-up hint costs no more than this
 READDRESS_EVERY_S = 10.0  # dead envelopes of processes that know no target for them yet
 STATS_EVERY_S = 5.0  # refresh interval of the gauges
+MOST_RESUMED = 8  # targets, each in a search of its own; more are looked for in one
 ASIDE_PAGES = 5  # of 1,000 retries, each time: what is set aside is counted in rounds
 FIRST_PAUSE_S = 0.05
 GATHER_S = 0.003  # between promotions, so that a trickle of envelopes still forms batches
@@ -120,6 +121,8 @@ class ShardView:
             self.merge_poll(self._polls.popleft())
         while self._recovered:
             self.resuming[self._recovered.popleft()] = NO_CURSOR
+        if len(self.resuming) > MOST_RESUMED:
+            self.resuming = {"": NO_CURSOR}
 
     def merge_poll(self, poll: Poll | None) -> None:
         """Merge a poll from another thread: ignore it if older, re-poll if the order is unknown.

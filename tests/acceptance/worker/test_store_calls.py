@@ -8,9 +8,8 @@ import pytest
 
 from duebridge.envelope import Envelope
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
-from duebridge.store.server.connection import Connection
 from duebridge.worker.shard import BACKLOG, GATHER_S
-from tests.support.floor import Floor
+from tests.support.floor import Floor, let_each_call_take_1_ms
 
 BULK = 5000
 ROUND_TRIPS_IN_BULK = 0.05
@@ -37,6 +36,7 @@ def schedule_every(floor: Floor, step_ms: int, count: int) -> list[str]:
 
 def test_round_trips_in_bulk_are_few(floor: Floor, calls: Counter[str]) -> None:
     schedule_every(floor, 0, BULK)
+    floor.warm_up()
     floor.turn(1000)
     assert len(floor.arrived()) == BULK
     assert calls.total() / BULK <= ROUND_TRIPS_IN_BULK, calls
@@ -46,6 +46,7 @@ def test_busy_worker_never_polls(
     floor: Floor, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     schedule_every(floor, 0, BULK)
+    floor.warm_up()
     floor.turn(999)
     calls.clear()
     floor.advance(1)
@@ -54,16 +55,6 @@ def test_busy_worker_never_polls(
         assert floor.worker.run_once()
     by_claim = BULK / CALL_ROWS + 1  # the first, by promoting a hundred, finds that there are more
     assert calls == {"promote": BULK / PROMOTE_ROWS, "claim": by_claim, "ack": by_claim}
-
-
-def let_each_call_take_1_ms(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Connection.run
-
-    def run(*given, **how):
-        floor.advance(1)
-        return plain(*given, **how)
-
-    monkeypatch.setattr(Connection, "run", run)
 
 
 def test_overhear_an_older_poll_asks_nothing(floor: Floor, calls: Counter[str]) -> None:
@@ -196,6 +187,7 @@ def test_backlog_is_promoted_without_a_pause(floor: Floor) -> None:
     ids = [f"id{number}" for number in range(BACKLOG)]
     floor.schedule(*ids)
     floor.schedule("late", delay="1001ms")
+    floor.warm_up()
     floor.turn(1000)
     floor.turn(1)
     assert floor.arrived()[-1] == "late"

@@ -120,6 +120,7 @@ def test_batch_is_settled_in_calls_of_250(
     floor: Floor, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | None, name: str
 ) -> None:
     make_ready(floor, 500)
+    floor.warm_up()
     floor.publisher.script(lambda _: outcome)
     calls = Calls(monkeypatch)
     floor.worker.run_once()
@@ -186,6 +187,7 @@ def test_ack_of_the_largest_batch_takes_along_what_waits(build_floor: Callable[.
     many = [f"id{number:04d}" for number in range(1000)]
     floor.schedule(*many, delay="1ms")
     floor.advance(1)
+    floor.warm_up()
     floor.stores["r"].promote()  # as another worker does
     floor.worker.wake(floor.views["r"])
     floor.turn()

@@ -102,7 +102,7 @@ def test_letters_of_a_held_target_try_it_once_a_second_and_then_go(
     letters.run(250)
     assert letters.floor.arrived() == ["well"]
     letters.refuse = lambda _: None
-    letters.run(2250)
+    letters.run(2250, step_ms=50)
     assert sorted(letters.floor.arrived("dlt")) == names(300, "a")
 
 

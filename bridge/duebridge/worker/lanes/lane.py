@@ -20,7 +20,7 @@ from duebridge.telemetry import metrics
 from duebridge.telemetry.outage import Outage
 from duebridge.worker.lanes.side_threads import SideThreads
 from duebridge.worker.lanes.targets import ProbeCursor, TargetHealth, TargetTable
-from duebridge.worker.lanes.window import Load, Window
+from duebridge.worker.lanes.window import SMALL, Load, Window
 
 MAX_THREADS = 16  # per lane; each has at most one batch in flight
 PING_EVERY_S = 1.0
@@ -28,12 +28,16 @@ ASIDE_PER_S = 5000  # so that a worker that alone cannot reach a target does not
 
 
 class TargetGroup(NamedTuple):
-    """The envelopes of a batch for one target; `is_probe`: they try a held one."""
+    """The envelopes of a batch for one target; `is_probe`: they try a held one.
+
+    `is_cut`: more of the claim had no room.
+    """
 
     health: TargetHealth
     leased: Sequence[LeasedEnvelope]
     load: Load
     is_probe: bool = False
+    is_cut: bool = False
 
 
 class OutgoingBatch(NamedTuple):
@@ -96,16 +100,14 @@ class Lane:
         self._next_ping_at: float | None = monotonic()
         self._is_pinging = False
         self._aside, self._aside_at = float(ASIDE_PER_S), monotonic()
-        batch = Load(settings.batch, CALL_BYTES)
-        self.window = self._window(batch)
-        self.targets = TargetTable(lambda: self._window(Load(1, 1)), monotonic)
+        self.window = self._window(Load(settings.batch, CALL_BYTES), SMALL)
+        self.targets = TargetTable(lambda: self._window(SMALL, Load(1, 1)), monotonic)
 
-    def _window(self, floor: Load) -> Window:
+    def _window(self, start: Load, floor: Load) -> Window:
         settings = self.settings
         bound = Load(settings.in_flight, settings.in_flight_bytes)
-        start = Load(settings.batch, CALL_BYTES)
         within_s = settings.publish_deadline / 2000
-        return Window(bound, start, floor, within_s, self._monotonic)
+        return Window(bound, settings.batch, start, floor, within_s, self._monotonic)
 
     # ── publishing ──────────────────────────────────────────────────────────────────────────────
 
@@ -244,7 +246,7 @@ class Lane:
                 self._side.take(outgoing, is_silent=outgoing.tries_silent)
             self.window.take(outgoing.load)
             for group in outgoing.groups:
-                group.health.window.take(group.load)
+                group.health.window.take(group.load, is_cut=group.is_cut)
                 if group.is_probe:
                     group.health.probe()
                     self.targets.note_mode(group.health)

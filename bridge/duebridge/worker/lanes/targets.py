@@ -141,12 +141,12 @@ class TargetHealth:
             self.skip_probe()
 
     def _hold(self, failed: Sequence[Outcome], *, is_silent: bool) -> None:
-        self.mode = "held"
+        was_up, self.mode = self.mode == "up", "held"
         self.is_at_fault = any(each.verdict is Verdict.TARGET_FAILED for each in failed)
         self.is_silent = is_silent
         self._next_probe_at = self._monotonic() + PROBE_EVERY_S
         self._outage.begin(failed[0].error.replace("\n", ": ", 1))
-        if is_silent:
+        if is_silent and was_up:  # an unanswered probe says nothing of a rate
             self.window.restart()
 
     def _end_hold(self) -> bool:

@@ -1,8 +1,9 @@
 """Bounds what is outstanding by what the broker confirms in time (Little's law).
 
-A window starts with one batch and doubles while confirms keep up. It never lets more out than the
-measured rate settles within `settle_within_s`, half a publish deadline, so that a slow broker times
-nothing out. Only a full window measures: a trickle says nothing about the rate.
+A window doubles while confirms keep up. That of a target starts small (slow start, RFC 5681): a
+broker that several workers share may settle less than a batch of each by the deadline. It never lets more out
+than the measured rate settles within `settle_within_s`, half a publish deadline, so that a slow
+broker times nothing out. Only a full window measures: a trickle says nothing about the rate.
 """
 
 import time
@@ -40,6 +41,7 @@ class Load(NamedTuple):
 
 
 EMPTY = Load()
+SMALL = Load(32, 64 * 1024)
 
 
 class Window:
@@ -48,6 +50,7 @@ class Window:
     def __init__(
         self,
         bound: Load,
+        batch: int,
         start: Load,
         floor: Load,
         settle_within_s: float,
@@ -57,6 +60,7 @@ class Window:
         self.outstanding = EMPTY
         self.reserved: list[Load] = []  # by claims that wait for the store
         self._bound = bound
+        self._batch = batch
         self._start = self.size
         self._floor = floor.within(bound)
         self._settle_within_s = settle_within_s
@@ -89,21 +93,26 @@ class Window:
 
     def _is_full(self) -> bool:
         left = self.size.minus(self.outstanding)
-        least = min(self._start.envelopes, -(-self.size.envelopes // 4))
+        least = min(self._batch, -(-self.size.envelopes // 4))
         return left.envelopes < least or (left.size_bytes <= 0 and self.outstanding.envelopes > 0)
 
     def half_settles_in_s(self) -> float:
-        """Return after how long half of what is outstanding is expected to be settled."""
+        """Return after how long half of what is outstanding is expected to be settled.
+
+        Before anything is measured, as long as the window is full by now: repeated waits double.
+        """
         if self._last_rate is None:
-            return self._settle_within_s / 4
+            self._tick()
+            full_s = 0.0 if self._confirmed is None else self._busy_s
+            return min(max(full_s, LEAST_SETTLE_S), self._settle_within_s / 4)
         expected_s = self.outstanding.envelopes / 2 / max(self._last_rate[0], 1e-6)
         return min(max(expected_s, LEAST_SETTLE_S), self._settle_within_s)
 
-    def take(self, load: Load) -> None:
-        """Count a batch as outstanding."""
+    def take(self, load: Load, *, is_cut: bool = False) -> None:
+        """Count a batch as outstanding; `is_cut`: what did not fit was left, so it is full."""
         self._tick()
         self.outstanding = self.outstanding.plus(load)
-        self._measure_if_full()
+        self._measure_if_full(is_full=is_cut)
 
     def give_back(self, load: Load, confirmed: Load = EMPTY) -> None:
         """Count a batch as settled, and adapt to the rate of the confirms."""
@@ -118,12 +127,13 @@ class Window:
             self._measure_if_full()
 
     def restart(self) -> None:
-        """Begin with one batch again: nothing was confirmed within a deadline."""
-        self.size = self._start
+        """Begin again with a quarter, or a start: nothing was confirmed within a deadline."""
+        quarter = Load(*(each // 4 for each in self.size))
+        self.size = quarter.within(self._start).at_least(self._floor)
         self._confirmed = self._last_rate = None
 
-    def _measure_if_full(self) -> None:
-        if self._confirmed is None and self._is_full():
+    def _measure_if_full(self, *, is_full: bool = False) -> None:
+        if self._confirmed is None and (is_full or self._is_full()):
             self._confirmed, self._busy_s = EMPTY, 0.0
 
     def _follow(self, confirmed: Load) -> None:

@@ -42,7 +42,7 @@ class Pair(NamedTuple):
         for _ in range(times):
             self.targets.run(8000, step_ms=1000)
             self.orphans.run_once()
-            self.targets.run(2000)
+            self.targets.run(2000, step_ms=50)
 
     def mend(self) -> None:
         """Let the target be well again."""
@@ -99,7 +99,7 @@ def test_look_resumes_once_what_another_names_for_long_and_probes_it_from_then_o
     pair.look(5)
     assert [each.target.topic for each in pair.other.lanes["memory"].targets.held()] == ["gone"]
     pair.mend()
-    pair.targets.run(2000)
+    pair.targets.run(2000, step_ms=10)
     assert pair.gone() == IDS
 
 
