@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,13 +10,14 @@ from pyspark.sql import DataFrame
 
 from duebridge.config.models import HOUR_MS
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.registry import Registry
 from duebridge.store.wire.replies import OccupyReply
 from duebridge_connectors.spark.cold import removal
 from duebridge_connectors.spark.cold.commit_log import REMOVED, ColdLog, Commit
 from duebridge_connectors.spark.cold.tier import Tier, open_tier, read_cold
 from duebridge_connectors.spark.jobs.demote import DemoteSummary, run_demote
 from duebridge_connectors.spark.jobs.hydrate import HydrateSummary, run_hydrate
-from tests.spark.world import LATER_MS, World
+from tests.spark.world import LATER_MS, SHARDS, World
 
 
 class Killed(Exception):
@@ -90,6 +92,15 @@ class ColdRoute:
             killing.setattr(*STEPS[step])
             with pytest.raises(Killed):
                 self.demote()
+
+    def begin_anew(self, shards: int) -> None:
+        """Purge the route, which has another number of shards from now on."""
+        world, now = self.world, SHARDS["cold"]
+        Registry(world.connection, world.namespace).remove_route("cold", now)
+        config = Path(world.config)
+        text = config.read_text().replace(f"    shards: {now}\n", f"    shards: {shards}\n")
+        config.write_text(text)
+        self._patch.setitem(SHARDS, "cold", shards)
 
     def demoted(self, *ids: str) -> None:
         self.schedule(*ids)

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from duebridge.config.models import HOUR_MS
 from duebridge.errors import JobFailed
+from duebridge.store.routing import shard_number
 from duebridge_connectors.spark.cold import compaction
 from duebridge_connectors.spark.cold.commit_log import (
     HYDRATED,
@@ -65,10 +66,11 @@ def read_batches(
     ids: Sequence[str] | None = None,
     share: int = 0,
     shares: int = 1,
+    shards: int = 0,
 ) -> list[pa.RecordBatch]:
     types = StructType([COLD[name] for name in columns or COLD.names])
     parts = {"file": list(files), "share": [share] * len(files)}
-    wanted = ColdRead(str(root), types, ids, shares)
+    wanted = ColdRead(str(root), types, ids, shares, shards)
     return list(read_files(wanted, iter([pa.RecordBatch.from_pydict(parts)])))
 
 
@@ -128,6 +130,16 @@ def test_read_of_shares_gives_each_row_of_a_file_to_one_of_them(
     assert sorted(row["id"] for rows in found for row in rows) == [
         row["id"] for row in read(tmp_path, [file], "id")
     ]
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_read_of_a_file_gives_rows_the_shards_that_their_ids_have_now(
+    tmp_path: Path, shards: int
+) -> None:
+    (file,) = written(tmp_path, batches(0, 1, 30))
+    found = read(tmp_path, [file], "id", "shard", shards=shards)
+    assert [row["shard"] for row in found] == [shard_number(row["id"], shards) for row in found]
+    assert [row["shard"] for row in read(tmp_path, [file], "shard")] == [0, 1, 2] * 3
 
 
 def test_write_that_reads_back_something_else_fails(

@@ -167,6 +167,28 @@ def test_demote_killed_before_the_end_is_finished_however_late(
     assert (cold.hydrate().accepted, cold.warm()) == (3, {"a", "b", "c"})
 
 
+@pytest.mark.parametrize("shards", [1, 3])
+def test_route_made_again_with_other_shards_goes_on_with_its_cold_rows(
+    cold: ColdRoute, shards: int
+) -> None:
+    ids = [f"i{n}" for n in range(12)]
+    cold.demoted(*ids)
+    cold.schedule("purged")
+    cold.demote_until("before removal")
+    cold.begin_anew(shards)
+    done = cold.demote()
+    assert (done.removed, done.void) == (0, 1)
+    producer = cold.world.producer()
+    assert {producer.cancel("cold", name) for name in ids[:4]} == {"recorded"}
+    assert producer.cancel("cold", "another") == "unknown"
+    cold.world.schedule("cold", *ids[4:6])
+    assert {producer.cancel("cold", name) for name in ids[4:6]} == {"cancelled"}
+    cold.reach()
+    back = cold.hydrate()
+    assert (back.accepted, back.cancelled, back.duplicate, back.left) == (6, 4, 2, 0)
+    assert cold.warm() == {*ids[6:]}
+
+
 @pytest.mark.parametrize("stands_still", ["half a day", "a day"])
 def test_demote_that_stood_still_at_its_commit_fails_before_its_files_may_be_swept(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch, stands_still: str

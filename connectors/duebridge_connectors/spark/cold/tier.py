@@ -111,6 +111,8 @@ def read_cold(
 ) -> DataFrame:
     """Return columns of the rows in these files of the tier, of all ids or of some.
 
+    `shard` is that of the route's present life, whatever life wrote the file.
+
     Arrow reads the files in tasks: Spark would list a year's files on the driver first. Where there
     are fewer files than cores, several tasks share the row groups of each.
     """
@@ -123,7 +125,7 @@ def read_cold(
     tasks = max(min(len(parts), cores), len(parts) // TASK_FILES)
     turns = [(*part, place % tasks) for place, part in enumerate(parts)]
     names = spark.createDataFrame(turns, SHARES).repartitionById(tasks, "task")
-    read = ColdRead(tier.log.root, schema, ids, shares)
+    read = ColdRead(tier.log.root, schema, ids, shares, len(tier.shards))
     return names.mapInArrow(partial(read_files, read), schema)
 
 

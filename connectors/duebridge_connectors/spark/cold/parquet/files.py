@@ -22,6 +22,7 @@ from pyarrow.fs import LocalFileSystem
 from pyspark.sql.types import StructType
 
 from duebridge.errors import JobFailed
+from duebridge.store.routing import shard_number
 from duebridge_connectors.spark.cold.parquet.contents import BLOB, with_contents
 from duebridge_connectors.spark.cold.parquet.id_filter import SUFFIX, filter_of
 from duebridge_connectors.spark.cold.parquet.row_groups import (
@@ -60,12 +61,16 @@ class ColdBatch(NamedTuple):
 
 
 class ColdRead(NamedTuple):
-    """A read of files below a root: the columns, the ids (None: all), and the shares of a file."""
+    """A read of files below a root: the columns, the ids (None: all), and the shares of a file.
+
+    Rows have the shard of their id in a route of `shards`; 0: the one that they were written with.
+    """
 
     root: FileLocation | str
     columns: StructType
     ids: Sequence[str] | None
     shares: int = 1
+    shards: int = 0
 
 
 def write_files(batch: ColdBatch, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +96,7 @@ def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         (read_slice(row["file"]), row["share"]) for batch in names for row in batch.to_pylist()
     )
     tables = (
-        table.select(schema.names).cast(schema)
+        _with_shards(table.select(schema.names).cast(schema), read.shards)
         for (file, from_ms, until_ms), share in parts
         for table in read_groups(
             files,
@@ -102,6 +107,18 @@ def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     )
     for gathered in _gathered(tables, attrgetter("num_rows"), BATCH_ROWS):
         yield from pa.concat_tables(gathered).combine_chunks().to_batches(BATCH_ROWS)
+
+
+def _with_shards(rows: pa.Table, shards: int) -> pa.Table:
+    """Return rows with the shards that their ids have in a route of so many; 0: as they are.
+
+    An earlier life of the route, which wrote them, may have had another number.
+    """
+    place = rows.schema.get_field_index("shard")
+    if not shards or place < 0:
+        return rows
+    numbers = [shard_number(name, shards) for name in rows.column(ID).to_pylist()]
+    return rows.set_column(place, rows.schema.field(place), pa.array(numbers, pa.int32()))
 
 
 def _tables(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
