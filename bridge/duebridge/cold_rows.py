@@ -27,7 +27,10 @@ _NONE = Mark("", "", "", 0, 0, 0)
 
 
 class ColdRow(NamedTuple):
-    """A row of a batch; instants in epoch ms, 0 if there is none."""
+    """A row of a batch; instants in epoch ms, 0 if there is none.
+
+    `place` is how many rows of its shard leave the store before it; -1 once all of the batch have.
+    """
 
     id: str
     batch: str
@@ -35,17 +38,24 @@ class ColdRow(NamedTuple):
     due_at_ms: int
     scheduled_at_ms: int
     expires_at_ms: int
+    place: int = -1
 
 
 class ColdReader(Protocol):
     """The function that the entry point names."""
 
     def __call__(
-        self, tier: ColdTier, route: str, ids: tuple[str, ...], window: DueWindow
+        self,
+        tier: ColdTier,
+        route: str,
+        ids: tuple[str, ...],
+        window: DueWindow,
+        leaving: int | None = None,
     ) -> Iterator[ColdRow]:
         """Yield the current rows of some ids, or of all (none given), due within `window`.
 
-        The earliest comes first.
+        The earliest comes first. `leaving` is a shard's number: rows of the batches that still
+        leave it are also read, with their `place`.
 
         Raises `ConfigError` if the files cannot be read.
         """
@@ -65,7 +75,7 @@ class ColdRows:
 
     def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
         """Return the cold envelope of an id, None if there is none."""
-        for row in self._rows(ids=(id,)):
+        for row in self._rows(ids=(id,), leaving=self._store.of(id).shard.number):
             if (moved_to := self._moved_to(row)) is not None:
                 return _known(self._route.name, row, moved_to or row.due_at_ms)
         return None
@@ -83,10 +93,15 @@ class ColdRows:
             if row is not None and self._moved_to(row) == moved_to:
                 yield _known(self._route.name, row, due_at_ms)
 
-    def _rows(self, window: DueWindow = ANY_TIME, ids: tuple[str, ...] = ()) -> Iterator[ColdRow]:
+    def _rows(
+        self,
+        window: DueWindow = ANY_TIME,
+        ids: tuple[str, ...] = (),
+        leaving: int | None = None,
+    ) -> Iterator[ColdRow]:
         """Yield rows as they are in the files."""
         if self._route.cold_tier is not None:
-            yield from _reader()(self._route.cold_tier, self._route.name, ids, window)
+            yield from _reader()(self._route.cold_tier, self._route.name, ids, window, leaving)
 
     def _moved(self, window: DueWindow) -> Iterator[tuple[int, int, ColdRow | None]]:
         """Yield the rows that were rescheduled into a window, by their new due instants.
@@ -110,9 +125,11 @@ class ColdRows:
     def _moved_to(self, row: ColdRow) -> int | None:
         """Return the due instant that a row has by a tombstone, 0 for its own.
 
-        None if hydrate will not restore the row.
+        None if hydrate will not restore the row, or if its envelope has not left the store for it.
         """
         notes = self._notes(self._store.of(row.id))
+        if row.place >= 0 and notes.progress(row.batch) <= row.place:
+            return None
         if notes.is_void(row.batch, row.id):
             return None
         mark = notes.tombstone(row.id) or _NONE

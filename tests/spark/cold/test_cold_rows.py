@@ -1,9 +1,10 @@
 """The cold tier as `get` and `ls` show it: rows of the files, corrected by the store's notes."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +19,7 @@ from duebridge.config.models import HOUR_MS, ColdTier
 from duebridge.durations import format_instant
 from duebridge.receipt import Known
 from duebridge.store.due_window import DueWindow
+from duebridge.store.routing import shard_number
 from duebridge_connectors.spark.cold.cold_reader import read_cold_rows
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, HYDRATED, REMOVED, ColdLog, Commit
 from tests.spark.cold_route import listed
@@ -32,15 +34,23 @@ def log(world: World) -> ColdLog:
     return ColdLog(f"{world.home}/cold", "cold")
 
 
-def batch(log: ColdLog, name: str, *ids: str, hour: int = 0, finished: bool = True) -> str:
+def batch(
+    log: ColdLog,
+    name: str,
+    *ids: str,
+    hour: int = 0,
+    finished: bool = True,
+    generations: Mapping[str, int] = MappingProxyType({}),
+) -> str:
     """Leave a batch of one file as demote does; returns the file."""
     day, of_day = divmod(START + hour * HOUR_MS, 24 * HOUR_MS)
     date = pa.scalar(day, pa.int32()).cast(pa.date32()).as_py()
     file = f"batch={name}/due_date={date}/due_hour={of_day // HOUR_MS}/part-0.parquet"
     due = START + hour * HOUR_MS
     rows = [
-        {"id": row_id, "batch": name, "generation": 5, "due_at_ms": due + number,
-         "scheduled_at_ms": 7, "expires_at_ms": 0}
+        {"id": row_id, "batch": name, "generation": generations.get(row_id, 5),
+         "due_at_ms": due + number, "scheduled_at_ms": 7, "expires_at_ms": 0,
+         "shard": shard_number(row_id, 2)}
         for number, row_id in enumerate(ids)
     ]  # fmt: skip
     _write(f"{log.root}/{file}", pa.Table.from_pylist(rows))
@@ -158,10 +168,10 @@ def test_ls_of_the_cold_looks_up_no_rescheduled_row_before_its_turn(
     reads: list[list[str]] = []
 
     def noting(
-        tier: ColdTier, route: str, names: tuple[str, ...], window: DueWindow
+        tier: ColdTier, route: str, names: tuple[str, ...], window: DueWindow, leaving: int | None
     ) -> Iterator[ColdRow]:
         reads.append([*names])
-        return read_cold_rows(tier, route, names, window)
+        return read_cold_rows(tier, route, names, window, leaving)
 
     monkeypatch.setattr(cold_rows, "_reader", lambda: noting)
     monkeypatch.setattr(cold_rows, "LOOKED_UP", 2)
@@ -199,6 +209,36 @@ def test_ls_leaves_out_what_does_not_count(world: World, log: ColdLog) -> None:
     assert listed(world) == ["waits"]
     assert log.state().due_before(START) == []
     assert log.state().due_before(START + 1) == [waits]
+
+
+def test_get_while_a_batch_leaves_the_store_knows_each_envelope_that_is_alive(
+    world: World, log: ColdLog
+) -> None:
+    ids = sorted(f"i{number}" for number in range(20))
+    first, moved, *left, ended, last = here = [name for name in ids if not shard_number(name, 2)]
+    world.schedule("cold", *ids)
+    store, producer = world.store("cold", 0, cold_tier_ms=1 << 40), world.producer()
+    store.note("hydrated_until", 1, "first")
+    generations = {name: world.record("cold", name)[1].generation for name in ids}
+    batch(log, "B", first, *ids, finished=False, generations=generations)  # a row comes twice
+    assert producer.reschedule("cold", moved, at=START + 99) == "rescheduled"
+    assert producer.cancel("cold", last) == "cancelled"
+
+    def states() -> dict[str, str | None]:
+        found = {name: producer.get("cold", name) for name in ids}
+        return {name: known and known.state for name, known in found.items()}
+
+    before = dict.fromkeys(ids, "pending") | {last: None}
+    assert states() == before
+    store.demote("B", 0, [(name, generations[name]) for name in here[:-2]])
+    after = before | dict.fromkeys([first, *left], "cold")
+    assert states() == after, "those of the other shard have not left"
+    assert producer.cancel("cold", moved) == "cancelled"
+    assert producer.cancel("cold", first) == "recorded"
+    assert producer.cancel("cold", ended) == "cancelled"
+    assert states() == after | {moved: None, first: None, ended: None}
+    assert world.command("get", "cold", left[-1]).code == 0
+    assert listed(world) == []
 
 
 def test_ls_of_a_tier_that_is_empty_or_absent_is_empty(world: World) -> None:

@@ -100,6 +100,12 @@ class ColdNotes:
         with translated_errors():
             return bool(self._client.hexists(self._memory, f"d{batch}"))
 
+    def progress(self, batch: str) -> int:
+        """Return how many rows of a batch have left the store, or are void."""
+        with translated_errors():
+            value = self._client.hget(self._memory, f"d{batch}")
+        return int.from_bytes((value or b"")[6:12])
+
     def note_hydrating(self, until_ms: int, lease: str = "") -> None:
         """Note that a hydrate begins: from now on no envelope due before an instant goes cold."""
         self.store.note("hydrating_until", until_ms, lease=lease)
