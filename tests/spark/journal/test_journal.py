@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from duebridge.errors import JobFailed, StoreError
 from duebridge.ports.publisher import reason_word
+from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge.store.registry import Registry
 from duebridge.store.wire.journal_columns import EntryColumns
@@ -275,6 +276,23 @@ def test_journal_that_lost_what_was_read_waits_for_the_renewal_and_has_a_gap(wor
     assert rows == [("gap", None, 2), ("accepted", "d", 0)]
     assert read_on(reader, behind, everything) == (end, [("accepted", "d", 0)])
     assert read_on(reader, end, everything) == (end, [])
+
+
+def test_journal_that_is_renewed_while_its_end_is_read_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.accept("plain", *"abc")
+    reader, everything = journal_by_hand(world, route="plain"), ReadAllAvailable()
+    start, _ = read_on(reader, reader.initialOffset(), everything)
+    world.fail_over("plain", 2, 3)
+    asks = Journal.awaits_renewal
+
+    def renewed_first(journal: Journal) -> bool:
+        world.accept("plain", "d")
+        return asks(journal)
+
+    monkeypatch.setattr(Journal, "awaits_renewal", renewed_first)
+    assert read_on(reader, start, everything)[1] == [("gap", None, 2), ("accepted", "d", 0)]
 
 
 def rows_of(reader: Any, parts: list[JournalRange]) -> list[tuple[str, Any, int]]:

@@ -99,9 +99,12 @@ class JournalEnds(NamedTuple):
 
         After a failover that lost what was read, wait for the renewal, which goes on beyond it.
         """
-        end = journal.end()
+        end, waits = journal.end(), False
+        if end.last < start.until:
+            waits = journal.awaits_renewal()
+            end = journal.end()  # another client may have renewed it before that question
         is_other_life = start.epoch and end.epoch not in ("", start.epoch)
-        if is_other_life or (end.last < start.until and not journal.awaits_renewal()):
+        if is_other_life or (end.last < start.until and not waits):
             raise StoreError(
                 f"journal {shard_name(journal.shard)}: expected entry {start.until}, the last read,"
                 f" or newer ones of the same life of the route; got entry {end.last} of"
