@@ -13,6 +13,9 @@ from pika.exceptions import ChannelClosedByBroker
 from duebridge.errors import ConfigError, StoreUnavailable
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import LogPosition, Source, SourcePlan
+from duebridge_connectors.rabbitmq.source import rabbit_source
+from duebridge_connectors.rabbitmq.source.inbox import RawMessage
+from duebridge_connectors.rabbitmq.source.lives import mark_of
 from duebridge_connectors.rabbitmq.source.opening import open_source
 from duebridge_connectors.rabbitmq.source.prefetch import Prefetch
 from tests.support.contract.source_under_test import (
@@ -232,6 +235,57 @@ def test_receive_from_a_stream_that_is_made_anew_while_it_is_read_begins_anew(
         streams.send(name, [b"anew"])
         raises_soon(source, BrokerUnavailable)
         assert bodies(settled(source, 1)) == [b"anew"]
+
+
+def send_plain(streams: RabbitQueues, name: str, sent: list[bytes]) -> None:
+    for body in sent:
+        streams.channel.basic_publish("", name, body, pika.BasicProperties(delivery_mode=2))
+
+
+def note_oldest(streams: RabbitQueues, name: str, offset: int, body: bytes) -> None:
+    """Note the oldest message of another node: each replica drops old segments by itself."""
+    properties = pika.BasicProperties(headers={"x-stream-offset": offset})
+    header = bytes(12) + b"".join(properties.encode())
+    mark = mark_of(RawMessage(1, name.encode(), header, body))
+    streams.positions.found[f"{BROKER}:{name}#first"] = mark
+
+
+@pytest.mark.parametrize(
+    ("noted", "life"), [(b"3", ""), (b"other", "@1")], ids=["same", "made anew"]
+)
+def test_receive_from_a_replica_that_begins_earlier_compares_the_message_that_was_noted(
+    streams: RabbitQueues, noted: bytes, life: str
+) -> None:
+    name, sent = streams.create(), numbered(5)
+    send_plain(streams, name, sent)
+    with closing(streams.open(name)) as source:
+        settled(source, 5)
+    note_oldest(streams, name, 3, noted)
+    send_plain(streams, name, [b"next"])
+    expected = [*sent, b"next"] if life else [b"next"]
+    with closing(streams.open(name)) as source:
+        found = settled(source, len(expected))
+        assert is_quiet(source)
+    assert bodies(found) == expected
+    assert {each.place.log for each in found if each.place} == {f"{BROKER}:{name}{life}"}
+
+
+def test_receive_from_a_replica_that_lags_waits_for_the_message_that_was_noted(
+    streams: RabbitQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rabbit_source, "LOOK_S", 1.0)
+    name = streams.create()
+    send_plain(streams, name, numbered(5))
+    with closing(streams.open(name)) as source:
+        settled(source, 5)
+    note_oldest(streams, name, 7, b"7")
+    with closing(streams.open(name)) as source:
+        with pytest.raises(BrokerUnavailable, match="ends before offset 7"):
+            source.receive(WITHIN_S)
+        send_plain(streams, name, numbered(8)[5:])
+        found = settled(source, 3)
+    assert bodies(found) == numbered(8)[5:]
+    assert {each.place.log for each in found if each.place} == {f"{BROKER}:{name}"}
 
 
 def test_receive_from_a_stream_from_next_on_skips_what_was_there(streams: RabbitQueues) -> None:

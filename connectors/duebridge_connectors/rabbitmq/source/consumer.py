@@ -107,6 +107,12 @@ class QueueConsumer:
             self.is_consuming = False
             self._channel.basic_cancel(self._consumer_tag, callback=self._on_cancelled_by_us)
 
+    def look_at(self, offset: int) -> None:
+        """Ask for one message at another offset, on this connection, so of the same node."""
+        self._offset = offset
+        self.is_consuming = False
+        self._channel.basic_cancel(self._consumer_tag, callback=self._on_cancelled_by_us)
+
     def acknowledge(self, tags: Sequence[int]) -> None:
         """Tell the broker that messages are settled; write it at once."""
         last = max(tags)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from random import uniform
 from time import monotonic
 from typing import NoReturn
@@ -17,10 +18,12 @@ from duebridge.ports.source import Arrival, Positions, SourcePlan
 from duebridge_connectors.rabbitmq.publishing.link import FIRST_DELAY_S, LASTED_S, MOST_DELAY_S
 from duebridge_connectors.rabbitmq.source.arrivals import Reader, stream_log
 from duebridge_connectors.rabbitmq.source.consumer import QueueConsumer
-from duebridge_connectors.rabbitmq.source.lives import StreamLife, StreamLives
+from duebridge_connectors.rabbitmq.source.inbox import RawMessage
+from duebridge_connectors.rabbitmq.source.lives import StreamLife, StreamLives, offset_in
 from duebridge_connectors.rabbitmq.source.prefetch import Prefetch
 
 SETTLED_LATER_S = 5.0  # the answers to a consumer's first words, beyond those of connecting
+LOOK_S = 5.0  # for one message that a stream has
 
 log = structlog.get_logger()
 
@@ -37,7 +40,7 @@ class RabbitSource:
         self._read_parameters = read_parameters
         self._plan = plan
         self._lives = StreamLives(positions, stream_log(plan))
-        self._unsure_life: StreamLife | None = None  # until its oldest message is there
+        self._is_unsure = False  # of the stream's life, until its oldest message is there
         self._queue: str = plan.source["queue"]
         self._most_bytes: int = plan.source.get("prefetch_bytes", plan.in_hand_bytes)
         self._prefetch = Prefetch(plan.source.get("prefetch", plan.in_hand), self._most_bytes)
@@ -58,10 +61,10 @@ class RabbitSource:
         with self._lock:
             give_up_at = monotonic() + wait_s
             consumer = self._filled(give_up_at)
-            if self._unsure_life is not None:
+            if self._is_unsure:
                 if not consumer.held.messages:
                     return ()
-                self._begin_life(self._unsure_life, consumer)
+                self._begin_life(consumer)
                 consumer = self._filled(give_up_at)
             taken = consumer.take(self._plan.batch, self._plan.batch_bytes)
             if taken:
@@ -136,16 +139,31 @@ class RabbitSource:
             return
         self._consume(life, "first", looks=True)
         assert self._consumer is not None  # noqa: S101 - for the type checker
-        self._unsure_life = life if self._consumer.is_stream else None
+        self._is_unsure = self._consumer.is_stream
 
-    def _begin_life(self, known: StreamLife, consumer: QueueConsumer) -> None:
+    def _begin_life(self, consumer: QueueConsumer) -> None:
         """Go on in the life of the stream that has the message that was looked at."""
+        oldest, look = consumer.take(1, 1)[0], partial(self._look, consumer)
         with self._positions_known():
-            life = self._lives.present(known, consumer.take(1, 1)[0])
+            known = self._lives.known()  # another process may have begun one meanwhile
+            life = self._lives.present(known, oldest, look)
         if life is not known:
             log.warning("rabbitmq_stream_made_anew", queue=self._queue, log=life.log)
         self._drop()
         self._consume(life, "first" if life.position is None else life.position + 1)
+
+    def _look(self, consumer: QueueConsumer, offset: int) -> RawMessage:
+        """Return the stream's message at an offset; raises if this node has none there by now."""
+        consumer.look_at(offset)
+        give_up_at = monotonic() + LOOK_S
+        while not (consumer.held.messages or consumer.fault or self._is_closed.is_set()):
+            if monotonic() > give_up_at:
+                consumer.fail(_undecided(self._queue, offset))
+            consumer.step(max(0.0, give_up_at - monotonic()))
+        if consumer.held.messages and offset_in(consumer.held.messages[0]) != offset:
+            consumer.fail(_undecided(self._queue, offset))
+        self._raise_fault(consumer)
+        return consumer.take(1, 1)[0]
 
     @contextmanager
     def _positions_known(self) -> Iterator[None]:
@@ -214,7 +232,7 @@ class RabbitSource:
         raise fault
 
     def _drop(self) -> None:
-        consumer, self._consumer, self._unsure_life = self._consumer, None, None
+        consumer, self._consumer, self._is_unsure = self._consumer, None, False
         if consumer is not None:
             consumer.close()
 
@@ -230,3 +248,8 @@ class RabbitSource:
         say = log.debug if error == self._last_error else log.warning
         say("rabbitmq_not_consuming", queue=self._queue, error=error, retry_in_s=round(delay_s, 2))
         self._last_error = error
+
+
+def _undecided(queue: str, offset: int) -> BrokerUnavailable:
+    said = f"stream {queue!r} ends before offset {offset}, where it had a message"
+    return BrokerUnavailable(f"{said}: this node's replica lags, or the stream was recreated")
