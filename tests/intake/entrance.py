@@ -56,13 +56,19 @@ def intake_config(namespace: str = "n", url: str = "redis://localhost", **intake
 
 
 def placed(
-    offset: int, body: bytes | None = b"body", *, key: bytes | None = None, **headers: Any
+    offset: int,
+    body: bytes | None = b"body",
+    *,
+    key: bytes | None = None,
+    message_id: str = "",
+    **headers: Any,
 ) -> Arrival:
-    """An arrival of a log, as Kafka's are."""
+    """An arrival of a log, as Kafka's are; those of a stream of RabbitMQ have a message_id."""
     return Arrival(
         body,
         id=f"box:late:0:{offset}:1700000000000",
         key=key,
+        message_id=message_id,
         headers=named(headers),
         place=LogPosition(LOG, 0, offset),
         sent_at_ms=1_700_000_000_000,

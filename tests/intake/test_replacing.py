@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -47,9 +48,10 @@ def test_messages_with_and_without_a_key_in_a_batch_are_stored_in_the_order_of_t
     assert len(entrance.queue.settled) == 4
 
 
-def test_same_key_replaces_only_from_a_later_place(opened: Opened) -> None:
+@pytest.mark.parametrize("name", [{"key": b"a"}, {"message_id": "a"}], ids=["key", "message_id"])
+def test_same_key_replaces_only_from_a_later_place(opened: Opened, name: dict[str, Any]) -> None:
     entrance = opened(on_conflict="replace")
-    first, later = (placed(n, f"{n}".encode(), key=b"a", x_delay=b"5000") for n in (1, 2))
+    first, later = (placed(n, f"{n}".encode(), **name, x_delay=b"5000") for n in (1, 2))
     entrance.take(first, later)
     entrance.take(first)  # a redelivery
 
@@ -57,6 +59,9 @@ def test_same_key_replaces_only_from_a_later_place(opened: Opened) -> None:
     assert entry is not None
     assert entry.content is not None
     assert entry.content.body == b"2"
+    assert entrance.ids() == ["a"]
+    entrance.take(placed(3, b"", **name, x_cancel=b""))
+    assert entrance.ids() == []
 
 
 def test_replacement_of_what_is_on_its_way_is_stored_beside_it(opened: Opened) -> None:
@@ -100,13 +105,20 @@ def of_a_log() -> Sender:
     return lambda key, body, **headers: placed(next(offsets), body, key=key.encode(), **headers)
 
 
+def of_a_stream() -> Sender:
+    offsets = count(1)
+    return lambda name, body, **headers: placed(next(offsets), body, message_id=name, **headers)
+
+
 def deliver(entrance: Entrance, claims: list[Claim]) -> None:
     for shard, claim in zip(entrance.route().shards, claims, strict=True):
         shard.ack([Ack(each, claim.token) for each in claim.ids])
 
 
 @pytest.mark.parametrize("is_delivered", [True, False])
-@pytest.mark.parametrize("message", [of_a_log(), queued], ids=["log", "queue"])
+@pytest.mark.parametrize(
+    "message", [of_a_log(), of_a_stream(), queued], ids=["log", "stream", "queue"]
+)
 def test_key_reaches_what_is_stored_beside_its_delivery(
     opened: Opened, is_delivered: bool, message: Sender
 ) -> None:

@@ -32,7 +32,7 @@ def own_id(arrival: Arrival) -> str:
     """Return the id that programs know a message by: its key or message_id; empty for none."""
     if arrival.key is not None:
         return key_id(arrival.key)
-    return sound_id(arrival.id) if arrival.place is None else ""
+    return sound_id(arrival.message_id if arrival.place is not None else arrival.id)
 
 
 def stored_id(arrival: Arrival, *, replace: bool) -> str:

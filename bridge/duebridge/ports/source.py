@@ -35,6 +35,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     `origin` is the topic or queue that a failed message came from, empty if it says none.
     `sent_at_ms` is the broker's timestamp of the message, 0 for none. `is_redelivered`: the broker
     has handed it to a consumer before. `is_id_unique`: no other message ever has the id.
+    `message_id` is that of a stream's message, whose `id` is its place, and does what `key` does.
     """
 
     body: bytes | None
@@ -50,6 +51,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     """The source's own, to settle it by."""
     is_redelivered: bool = False
     is_id_unique: bool = False
+    message_id: str = ""
     unreadable: str = ""
     """Why the client cannot read the message as it was sent: it is refused for that."""
 

@@ -187,14 +187,16 @@ def test_keep_alive_with_more_than_the_limit_under_way_holds_little_and_stays_co
 def test_receive_from_a_stream_gives_places_and_ids(streams: RabbitQueues) -> None:
     name = streams.create()
     streams.send(name, numbered(3))
+    streams.channel.basic_publish("", name, b"3", pika.BasicProperties())
     with closing(streams.open(name)) as source:
-        found = settled(source, 3)
+        found = settled(source, 4)
     log = f"{BROKER}:{name}"
-    assert [each.place for each in found] == [LogPosition(log, 0, offset) for offset in range(3)]
-    assert [each.id for each in found] == [f"{log}:{offset}" for offset in range(3)]
-    assert [each.headers for each in found] == [()] * 3
+    assert [each.place for each in found] == [LogPosition(log, 0, offset) for offset in range(4)]
+    assert [each.id for each in found] == [f"{log}:{offset}" for offset in range(4)]
+    assert [each.message_id[:5] for each in found] == ["id-0-", "id-1-", "id-2-", ""]
+    assert [each.headers for each in found] == [()] * 4
     assert streams.positions.found.keys() == {log, f"{log}#first"}
-    assert streams.positions.found[log] == 2
+    assert streams.positions.found[log] == 3
 
 
 @pytest.mark.parametrize("count", [0, 3, 9], ids=["empty", "shorter", "longer"])

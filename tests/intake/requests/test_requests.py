@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from msgspec.msgpack import Ext
+from msgspec.structs import replace
 
 from duebridge.envelope import Headers, Instant, Properties, Target
 from duebridge.intake.requests import CancelRequest, RefusedMessage
@@ -62,6 +63,7 @@ def test_read_round_of_an_intake_that_takes_nothing_back_stays(name: str) -> Non
         (queued("order-1"), "order-1"),
         (placed(7), "box:late:0:7:1700000000000"),
         (placed(7, key=b"k"), "box:late:0:7:1700000000000"),
+        (placed(7, message_id="m"), "box:late:0:7:1700000000000"),
         (queued("\u00e9" * 127), "\u00e9" * 127),
         (queued("x" * 255), "x" * 255),
     ],
@@ -154,19 +156,17 @@ def test_read_cancel_names_an_id(given: Any, expected: str) -> None:
 
 @pytest.mark.parametrize("given", [None, "", b"", True, "true", b"true"])
 @pytest.mark.parametrize(
-    ("arrival", "expected"), [(queued("m"), "m"), (placed(1, key=b"order"), "order")]
+    ("arrival", "expected"),
+    [
+        (queued("m"), "m"),
+        (placed(1, key=b"order"), "order"),
+        (placed(1, message_id="order"), "order"),
+    ],
 )
 def test_read_cancel_without_id_means_the_messages_own(
     given: Any, arrival: Arrival, expected: str
 ) -> None:
-    arrival = Arrival(
-        arrival.body,
-        id=arrival.id,
-        key=arrival.key,
-        place=arrival.place,
-        headers=named({"x_cancel": given}),
-    )
-    request = read(arrival)
+    request = read(replace(arrival, headers=named({"x_cancel": given})))
 
     assert isinstance(request, CancelRequest)
     assert request.id == expected

@@ -45,6 +45,7 @@ class Reader:
         return Arrival(
             raw.body,
             message_id if place is None else f"{place.log}:{place.offset}",
+            message_id="" if place is None else message_id,
             headers=tuple(headers.items()),
             properties=content.properties(),
             place=place,
