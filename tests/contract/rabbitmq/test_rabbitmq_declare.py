@@ -14,6 +14,8 @@ from duebridge.errors import ConfigError
 from duebridge.ports.checks import Finding, Severity
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.rabbitmq.broker import RABBITMQ
+from duebridge_connectors.rabbitmq.queue_limits import read_delivery_limit
+from duebridge_connectors.rabbitmq.source.examining import delivery_dangers
 from tests.contract.rabbitmq.declaring import Names, examined, failures
 from tests.support.contract.source_under_test import Memory, gathered, is_quiet
 from tests.support.servers import free_port
@@ -146,6 +148,71 @@ def test_examine_a_queue_that_drops_its_oldest_warns(
     channel.queue_declare(names.queue, durable=True, arguments={"x-max-length": 10})
     (found,) = warnings(examined(rabbitmq_url, names.plan(declare=None)))
     assert "x-max-length 10" in found
+
+
+def test_declare_makes_queues_that_drop_nothing_however_often_it_is_delivered(
+    rabbitmq_url: str, channel: Any, names: Names
+) -> None:
+    RABBITMQ.declare_source({"url": rabbitmq_url}, names.plan())
+    for queue in (names.queue, names.letters):
+        assert read_delivery_limit(channel.connection, queue) == "1000000000"
+    assert warnings(examined(rabbitmq_url, names.plan())) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limit"),
+    [
+        ({"x-queue-type": "quorum"}, ""),
+        ({"x-queue-type": "quorum", "x-delivery-limit": 20}, "20"),
+        (
+            {"x-queue-type": "quorum", "x-delivery-limit": 20, "x-max-length": 5}
+            | {"x-overflow": "reject-publish", "x-dead-letter-exchange": "e"},
+            "20",
+        ),
+        ({"x-queue-type": "stream"}, None),
+        ({}, None),
+    ],
+)
+def test_examine_a_queue_with_a_delivery_limit_warns_and_declare_leaves_it(
+    rabbitmq_url: str,
+    channel: Any,
+    names: Names,
+    arguments: dict[str, object],
+    limit: str | None,
+) -> None:
+    channel.queue_declare(names.queue, durable=True, arguments=arguments)
+    assert f"queue {names.queue!r}: was there" in RABBITMQ.declare_source(
+        {"url": rabbitmq_url}, names.plan()
+    )
+    assert read_delivery_limit(channel.connection, names.queue) == limit
+    found = warnings(examined(rabbitmq_url, names.plan(declare=None)))
+    assert len(found) == bool(limit)
+    assert all("drops a message after 20 deliveries" in each for each in found)
+
+
+def test_read_delivery_limit_of_no_queue_creates_none(channel: Any, names: Names) -> None:
+    assert read_delivery_limit(channel.connection, names.queue) is None
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="404"):
+        channel.connection.channel().queue_declare(names.queue, passive=True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "version", "count"),
+    [
+        ("", "3.13.7", 0),
+        ("", "4.0.2", 1),
+        ("", "10.0.0", 1),
+        ("20", "3.13.7", 1),
+        ("0", "4.1.0", 1),
+        ("-1", "4.1.0", 0),
+        ("1000000000", "4.1.0", 0),
+        (None, "4.1.0", 0),
+    ],
+)
+def test_delivery_limit_that_may_be_reached_is_a_danger(
+    limit: str | None, version: str, count: int
+) -> None:
+    assert len(list(delivery_dangers("intakes.i.source", "q", limit, version))) == count
 
 
 def test_examine_dead_letters_that_come_back_warns(

@@ -16,6 +16,7 @@ from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq import quiet_client
 from duebridge_connectors.rabbitmq.errors import root_cause
+from duebridge_connectors.rabbitmq.queue_limits import DELIVERIES, MOST_DELIVERIES, QUORUM, TYPE
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 from duebridge_connectors.rabbitmq.source.models import due_exchange, own_dead_letter_queue
 from duebridge_connectors.rabbitmq.source.refusals import NOT_FOUND, REFUSED
@@ -94,7 +95,7 @@ def _queue(connection: Any, queue: str) -> str:
     else:
         channel.close()
         return f"{what}: was there"
-    quorum = {"x-queue-type": "quorum"}
+    quorum = {TYPE: QUORUM, DELIVERIES: MOST_DELIVERIES}
     _done(connection, what, lambda each: each.queue_declare(queue, durable=True, arguments=quorum))
     return f"{what}: made, a quorum queue"
 

@@ -6,7 +6,7 @@ so the type and the right are known, and no message is taken. Bindings and polic
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pika import BlockingConnection
 from pika import exceptions as vendor
@@ -14,7 +14,12 @@ from pika import exceptions as vendor
 from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq.examine import parameters_within, unreachable
-from duebridge_connectors.rabbitmq.queue_limits import read_limits
+from duebridge_connectors.rabbitmq.queue_limits import (
+    DELIVERIES,
+    MOST_DELIVERIES,
+    read_delivery_limit,
+    read_limits,
+)
 from duebridge_connectors.rabbitmq.source.declaring import (
     CONNECTION_ERRORS,
     exchange_arguments,
@@ -26,6 +31,9 @@ from duebridge_connectors.rabbitmq.source.refusals import (
     refusal,
     says_no_stream,
 )
+
+ENOUGH_DELIVERIES: Final = 1_000_000
+LIMITLESS_VERSIONS: Final = ("3",)  # where a quorum queue has no limit by default
 
 
 def examine_source(
@@ -61,8 +69,11 @@ def _queue(connection: Any, place: str, plan: SourcePlan) -> Iterator[Finding]:
     limits = read_limits(connection, queue)
     if limits is not None:
         yield from _dangers(place, queue, limits.drops_oldest, limits.is_durable)
+        version = str(connection._impl.server_properties.get("version", ""))
+        yield from delivery_dangers(place, queue, read_delivery_limit(connection, queue), version)
+    unseen = "its arguments, policies" if limits is None else "policies"
     text = f"{kind} {queue!r} can be read: {told.message_count} messages ready"
-    text = f"{text}, {told.consumer_count} consumers (not checked: policies, bindings)"
+    text = f"{text}, {told.consumer_count} consumers (not checked: {unseen}, bindings)"
     yield ok(FindingSubject.ROUTE, place, text)
 
 
@@ -91,6 +102,21 @@ def _dangers(place: str, queue: str, drops: str, is_durable: bool) -> Iterator[F
     if not is_durable:
         found = f"queue {queue!r} is not durable: a restart of the broker deletes it"
         yield warning(FindingSubject.ROUTE, place, found, "declare it durable")
+
+
+def delivery_dangers(place: str, queue: str, limit: str | None, version: str) -> Iterator[Finding]:
+    """Warn of a quorum queue that drops what the intake has had in hand some times.
+
+    `limit` is its own, empty for none: then a policy's counts, or from RabbitMQ 4 on 20.
+    """
+    if limit and 0 <= int(limit) < ENOUGH_DELIVERIES:
+        found = f"queue {queue!r} drops a message after {limit} deliveries ({DELIVERIES})"
+        remedy = f"declare it anew with {DELIVERIES}: {MOST_DELIVERIES}, which no policy can raise"
+        yield warning(FindingSubject.ROUTE, place, found, remedy)
+    if limit == "" and version.partition(".")[0] not in LIMITLESS_VERSIONS:
+        found = f"queue {queue!r} drops a message after 20 deliveries, unless a policy says more"
+        remedy = f"set a policy with delivery-limit: {MOST_DELIVERIES} (whether there is one"
+        yield warning(FindingSubject.ROUTE, place, found, f"{remedy} is not checked)")
 
 
 def _declaration(connection: Any, place: str, plan: SourcePlan) -> Iterator[Finding]:
