@@ -18,7 +18,7 @@ from duebridge_connectors.rabbitmq.queue_limits import read_delivery_limit
 from duebridge_connectors.rabbitmq.source.examining import delivery_dangers
 from tests.contract.rabbitmq.declaring import Names, examined, failures
 from tests.support.contract.source_under_test import Memory, gathered, is_quiet
-from tests.support.servers import free_port
+from tests.support.servers import free_port, wait_until
 
 
 @pytest.fixture
@@ -157,6 +157,49 @@ def test_declare_makes_queues_that_drop_nothing_however_often_it_is_delivered(
     for queue in (names.queue, names.letters):
         assert read_delivery_limit(channel.connection, queue) == "1000000000"
     assert warnings(examined(rabbitmq_url, names.plan())) == []
+
+
+@pytest.mark.parametrize("exchange", ["", "amq.direct"])
+def test_message_that_expires_in_the_declared_queue_is_a_dead_letter(
+    rabbitmq_url: str, channel: Any, names: Names, exchange: str
+) -> None:
+    letter = Target("billing", exchange=exchange, routing_key=names.letters)
+    RABBITMQ.declare_source({"url": rabbitmq_url}, names.plan(dead_letter=letter))
+    if exchange:
+        channel.queue_declare(names.letters, durable=True)
+        channel.queue_bind(names.letters, exchange, names.letters)
+    channel.confirm_delivery()
+    properties = pika.BasicProperties(message_id="m", expiration="1", headers={"x-delay": 5000})
+    channel.basic_publish(names.exchange, "invoice.due", b"body", properties)
+
+    found: list[Any] = []
+
+    def comes() -> bool:
+        found[:] = channel.basic_get(names.letters, auto_ack=True)
+        return found[0] is not None
+
+    wait_until(comes, "the expired message")
+    _, properties, body = found
+    assert (body, properties.message_id, properties.expiration) == (b"body", "m", None)
+    assert (properties.headers["x-delay"], properties.headers["x-death"][0]["reason"]) == (
+        5000,
+        "expired",
+    )
+
+
+@pytest.mark.parametrize("target", ["queue", "exchange"])
+def test_declare_with_dead_letters_that_come_back_keeps_the_expired_ones_out(
+    rabbitmq_url: str, channel: Any, names: Names, target: str
+) -> None:
+    letter = {
+        "queue": Target("billing", exchange="", routing_key=names.queue),
+        "exchange": Target("billing", exchange=names.exchange, routing_key="k"),
+    }[target]
+    plan = names.plan(dead_letter=letter)
+    RABBITMQ.declare_source({"url": rabbitmq_url}, plan)
+    quorum = {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000_000}
+    channel.queue_declare(names.queue, durable=True, arguments=quorum)  # the very same arguments
+    assert warnings(examined(rabbitmq_url, plan)) == ["the intake's dead letters come back to it"]
 
 
 @pytest.mark.parametrize(

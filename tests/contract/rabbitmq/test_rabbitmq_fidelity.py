@@ -229,6 +229,19 @@ def test_receive_a_dead_lettered_message_names_its_origin(
     assert "a" in names
 
 
+@pytest.mark.parametrize(
+    ("queues", "origin"), [(["q", "work"], "work"), (["work", "q"], "work"), (["q"], ""), ([], "")]
+)
+def test_receive_what_expired_in_our_queue_names_the_one_before(
+    queues: list[str], origin: str
+) -> None:
+    deaths = {"x-death": [{"queue": name} for name in queues]}
+    properties = b"".join(pika.BasicProperties(headers=deaths).encode())
+    raw = RawMessage(1, b"key", pack(">HHQ", 60, 0, 0) + properties, b"")
+    reader = Reader(SourcePlan("i", "billing", {"queue": "q"}), "bridge", log="")
+    assert reader.arrival(raw, None).origin == origin
+
+
 def test_receive_again_from_a_quorum_queue_is_the_same_message(
     rabbitmq_url: str, channel: Any
 ) -> None:

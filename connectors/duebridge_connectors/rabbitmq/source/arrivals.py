@@ -27,6 +27,7 @@ class Reader:
     def __init__(self, plan: SourcePlan, user: str | None, log: str) -> None:
         self._user = user
         self._log = log
+        self._queue = str(plan.source["queue"])
         self._onward = None if plan.declare is None else _targets(plan.broker, plan.declare)
 
     def arrival(self, raw: RawMessage, handle: object) -> Arrival:
@@ -37,7 +38,7 @@ class Reader:
         if self._log and OFFSET in headers:
             place = LogPosition(self._log, 0, offset_of(headers))
             del headers[OFFSET]
-        origin = _origin(headers)
+        origin = _origin(headers, self._queue)
         for name in COUNTS:
             headers.pop(name, None)
         self._keep_as_headers(headers, fields)
@@ -84,14 +85,17 @@ def _targets(broker: str, declare: Mapping[str, Any]) -> Callable[[bytes], Targe
     return target
 
 
-def _origin(headers: Headers) -> str:
-    """Return the queue that the message came from; the broker's record of that goes."""
+def _origin(headers: Headers, own: str) -> str:
+    """Return the queue that the message came from; the broker's record of that goes.
+
+    One that expired in our own queue, and was sent to it again, came from the one before.
+    """
     deaths = headers.pop(DEATHS, None)
     given = next((headers[name] for name in headers if name.lower() == ORIGIN), None)
     if isinstance(given, str | bytes):
         return text_of(given) if isinstance(given, bytes) else given
     try:
-        return str(_plain(deaths)[0]["queue"])
+        return next((str(each["queue"]) for each in _plain(deaths) if each["queue"] != own), "")
     except (ValueError, TypeError, LookupError):
         return ""
 

@@ -5,6 +5,7 @@ Idempotent, and changes nothing that is there: RabbitMQ refuses to, and says wha
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import Any, Final
 
 from pika import BlockingConnection
@@ -18,10 +19,15 @@ from duebridge_connectors.rabbitmq import quiet_client
 from duebridge_connectors.rabbitmq.errors import root_cause
 from duebridge_connectors.rabbitmq.queue_limits import DELIVERIES, MOST_DELIVERIES, QUORUM, TYPE
 from duebridge_connectors.rabbitmq.settings import connection_parameters
-from duebridge_connectors.rabbitmq.source.models import due_exchange, own_dead_letter_queue
+from duebridge_connectors.rabbitmq.source.models import (
+    due_exchange,
+    expired_target,
+    own_dead_letter_queue,
+)
 from duebridge_connectors.rabbitmq.source.refusals import NOT_FOUND, REFUSED
 
 CONNECTION_ERRORS: Final = (vendor.AMQPError, AMQPConnectorException, OSError)
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 # A void argument matches a header of that name, whatever its value (`any` would skip x- headers).
 MATCH: Final[Mapping[str, str | None]] = {
     "x-match": "any-with-x",
@@ -52,7 +58,7 @@ def _declared(connection: Any, plan: SourcePlan) -> Iterator[str]:
     queue, letters = str(plan.source["queue"]), own_dead_letter_queue(plan)
     if plan.declare is not None:
         yield from _exchanges(connection, plan.declare)
-    yield _queue(connection, queue)
+    yield _queue(connection, queue, _expiry(plan))
     if plan.declare is not None:
         exchange = str(plan.declare["exchange"])
         what = f"binding of queue {queue!r} to exchange {exchange!r}: messages with x-delay,"
@@ -64,6 +70,15 @@ def _declared(connection: Any, plan: SourcePlan) -> Iterator[str]:
         yield f"{what} x-deliver-at or x-cancel"
     if letters and letters != queue:
         yield _queue(connection, letters)
+
+
+def _expiry(plan: SourcePlan) -> dict[str, str]:
+    """Return the arguments that make dead letters of messages that expire before they are read."""
+    target = expired_target(plan)
+    if target is None:
+        return {}
+    exchange, routing_key = target.exchange or "", target.routing_key or ""
+    return {"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": routing_key}
 
 
 def _exchanges(connection: Any, declare: Mapping[str, Any]) -> Iterator[str]:
@@ -84,7 +99,7 @@ def _exchanges(connection: Any, declare: Mapping[str, Any]) -> Iterator[str]:
     yield f"{what}, headers: what is published; without a delay it goes on to {due!r}"
 
 
-def _queue(connection: Any, queue: str) -> str:
+def _queue(connection: Any, queue: str, more: Mapping[str, str] = NOTHING) -> str:
     what = f"queue {queue!r}"
     channel = connection.channel()
     try:
@@ -95,7 +110,7 @@ def _queue(connection: Any, queue: str) -> str:
     else:
         channel.close()
         return f"{what}: was there"
-    quorum = {TYPE: QUORUM, DELIVERIES: MOST_DELIVERIES}
+    quorum = {TYPE: QUORUM, DELIVERIES: MOST_DELIVERIES, **more}
     _done(connection, what, lambda each: each.queue_declare(queue, durable=True, arguments=quorum))
     return f"{what}: made, a quorum queue"
 

@@ -24,7 +24,7 @@ from duebridge_connectors.rabbitmq.source.declaring import (
     CONNECTION_ERRORS,
     exchange_arguments,
 )
-from duebridge_connectors.rabbitmq.source.models import due_exchange, own_dead_letter_queue
+from duebridge_connectors.rabbitmq.source.models import do_letters_come_back, due_exchange
 from duebridge_connectors.rabbitmq.source.refusals import (
     NOT_FOUND,
     PRECONDITION,
@@ -156,11 +156,7 @@ def _exchange(
 
 
 def _cycles(place: str, plan: SourcePlan) -> Iterator[Finding]:
-    queue, letter = str(plan.source["queue"]), plan.dead_letter
-    declared = None if plan.declare is None else plan.declare["exchange"]
-    own = own_dead_letter_queue(plan) == queue
-    through = letter is not None and letter.broker == plan.broker and letter.exchange == declared
-    if own or (through and declared is not None):
+    if do_letters_come_back(plan):
         found = "the intake's dead letters come back to it"
         yield warning(
             FindingSubject.ROUTE, place, found, "name another queue in the intake's dead_letter"

@@ -60,6 +60,23 @@ def own_dead_letter_queue(plan: SourcePlan) -> str:
     return str(letter.routing_key) if letter is not None and is_queue else ""
 
 
+def do_letters_come_back(plan: SourcePlan) -> bool:
+    """Return whether the intake's dead letters go to its own queue, or to what feeds it."""
+    letter = plan.dead_letter
+    if letter is None or letter.broker != plan.broker:
+        return False
+    if letter.exchange:
+        return plan.declare is not None and letter.exchange == str(plan.declare["exchange"])
+    return letter.routing_key == str(plan.source["queue"])
+
+
+def expired_target(plan: SourcePlan) -> Target | None:
+    """Return where messages that expire in the queue go: to its dead letters, if at its broker."""
+    letter = plan.dead_letter
+    is_here = letter is not None and letter.broker == plan.broker
+    return letter if is_here and not do_letters_come_back(plan) else None
+
+
 def declaring_intake(target: Target, plans: Iterable[SourcePlan]) -> str:
     """Return the intake whose declaration makes a target's exchange or queue; empty for none."""
     exchange, queue = target.exchange, target.routing_key

@@ -4,7 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq.permissions import DEFAULT_EXCHANGE, grant
-from duebridge_connectors.rabbitmq.source.models import due_exchange, own_dead_letter_queue
+from duebridge_connectors.rabbitmq.source.models import (
+    due_exchange,
+    expired_target,
+    own_dead_letter_queue,
+)
 
 REPLACES = "# a command replaces the user's former permissions: to deliver too, merge the patterns"
 DECLARES = "# to declare (`duebridge intake declare`), for that time only:"
@@ -22,7 +26,12 @@ def source_permission_commands(
         due = [due_exchange(name) for name in declared]
         letters = [name for plan in plans if (name := own_dead_letter_queue(plan))]
         made = [*declared, *due, *queues, *letters]
-        line = grant(settings, configure=made, write=[*due, *queues], read=declared)
+        # A queue with a dead-letter exchange also takes the rights to read it and to write there.
+        expired = [
+            each.exchange or DEFAULT_EXCHANGE for plan in plans if (each := expired_target(plan))
+        ]
+        read = [*declared, *queues] if expired else declared
+        line = grant(settings, configure=made, write=[*due, *queues, *expired], read=read)
         lines += [DECLARES, f"# {line}"]
     return lines
 
