@@ -6,28 +6,19 @@ failed is reported, a thread renews the map and asks silent nodes, and the calle
 decides.
 """
 
-import random
-import threading
-import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 import redis
 from redis.cluster import ClusterNode, RedisCluster
 
-from duebridge.store.server.errors import NodeUnresponsive
 from duebridge.store.server.redis_client import ExitSafeClient, RedisClient, SafePool
+from duebridge.store.server.slot_map import MapKeeper, first_answering, node_at
 
 T = TypeVar("T")
 
-PROBE_TIMEOUT_S = 0.5
-LEAST_PAUSE_S = 0.2  # between two looks at the map, however many calls fail
-
-_random = random.Random()  # noqa: S311 - jitter; the shared one is the application's
 _DEAD = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError)
-_ANSWERED = (redis.exceptions.ResponseError, redis.exceptions.AuthenticationError)
 
 
 class ClusterClient(ExitSafeClient, RedisCluster):
@@ -43,8 +34,8 @@ class ClusterClient(ExitSafeClient, RedisCluster):
         Raises `RedisClusterException` where none does.
         """
         self._is_mapped = False
-        self._map_keeper = _MapKeeper(self, seeds, options)
-        nodes = [_node(host, port) for host, port in seeds]
+        self._map_keeper = MapKeeper(self, seeds, options)
+        nodes = [node_at(host, port) for host, port in seeds]
         live = first_answering(nodes, options)
         self._seed, self._options = live or nodes[0], options
         seeds_to_ask = [live] if live else nodes
@@ -126,7 +117,7 @@ class ClusterClient(ExitSafeClient, RedisCluster):
         except redis.exceptions.AskError as ask:
             name = f"{ask.host or node.host}:{ask.port}"
             cluster: Any = self
-            to = cluster.get_node(node_name=name) or _node(ask.host or node.host, ask.port)
+            to = cluster.get_node(node_name=name) or node_at(ask.host or node.host, ask.port)
             return self._ask(to, args, options, is_asking=True)
 
     def _ask(
@@ -160,117 +151,6 @@ class ClusterClient(ExitSafeClient, RedisCluster):
         """Close every connection, and end the thread that renews the map."""
         self._map_keeper.close()
         super().close()
-
-
-class _MapKeeper:
-    """Renews the map of slots, and asks silent nodes whether they answer, in a thread of its own.
-
-    The thread lives as long as there is something to do.
-    """
-
-    def __init__(
-        self, client: ClusterClient, seeds: Sequence[tuple[str, int]], options: Mapping[str, Any]
-    ) -> None:
-        self._client = weakref.ref(client)
-        self._seeds, self._options = seeds, options
-        self._silent: dict[str, ClusterNode] = {}
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_doubted = False
-        self._is_closed = False
-
-    def check(self, name: str) -> None:
-        """Raise `NodeUnresponsive` for a node that fell silent and has not answered since."""
-        if name in self._silent:
-            self._keep()  # a start may have failed, and nobody else would ask the node
-            raise NodeUnresponsive(f"node {name}")
-
-    def failed(self, node: ClusterNode, is_silent: bool) -> None:
-        """Note that a node did not answer."""
-        if is_silent:
-            self._silent[node.name] = node
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Renew the map soon."""
-        self._is_doubted = True
-        self._keep()
-
-    def _keep(self) -> None:
-        """Start the thread unless it runs; where it cannot start, the next call tries again."""
-        with self._lock, suppress(Exception):
-            if (self._thread is None or not self._thread.is_alive()) and not self._is_closed:
-                self._thread = threading.Thread(target=self._run, name="cluster-map", daemon=True)
-                self._thread.start()
-
-    def close(self) -> None:
-        """End the thread soon."""
-        self._is_closed = True
-
-    def _run(self) -> None:
-        while self._has_work():
-            with suppress(Exception):  # the client raises any class on bytes that are no reply
-                self._renew()
-            time.sleep(_random.uniform(LEAST_PAUSE_S / 2, LEAST_PAUSE_S))
-            for node in list(self._silent.values()):
-                if answers(node, self._options):
-                    self._silent.pop(node.name, None)
-
-    def _has_work(self) -> bool:
-        with self._lock:
-            is_needed = self._is_doubted or bool(self._silent)
-            if self._is_closed or not is_needed or self._client() is None:
-                self._thread = None
-                return False
-            return True
-
-    def _renew(self) -> None:
-        client: Any = self._client()
-        if client is None:
-            return
-        self._is_doubted = False
-        live = first_answering(self._candidates(client), self._options)
-        if live is None or self._is_closed:
-            return
-        before = {node.name: node for node in client.get_nodes()}
-        manager = client.nodes_manager
-        manager.startup_nodes = {live.name: live}
-        manager.initialize(disconnect_startup_nodes_pools=False)
-        for name in before.keys() - {node.name for node in client.get_nodes()}:
-            self._silent.pop(name, None)
-            if gone := before[name].redis_connection:
-                gone.close()
-
-    def _candidates(self, client: Any) -> Iterator[ClusterNode]:
-        """Yield whom to ask for the map: any node, silent ones last, then the seeds as given."""
-        nodes = list(client.get_nodes())
-        _random.shuffle(nodes)
-        yield from sorted(nodes, key=lambda node: node.name in self._silent)
-        yield from (_node(host, port) for host, port in self._seeds)
-
-
-def _node(host: str, port: int) -> ClusterNode:
-    return ClusterNode(host, port)  # type: ignore[no-untyped-call]
-
-
-def first_answering(nodes: Iterable[ClusterNode], options: Mapping[str, Any]) -> ClusterNode | None:
-    """Return the first node that answers within half a second, whatever it answers."""
-    return next((node for node in nodes if answers(node, options)), None)
-
-
-def answers(node: ClusterNode, options: Mapping[str, Any]) -> bool:
-    """Tell whether a node answers within half a second, whatever it answers."""
-    timeouts = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), PROBE_TIMEOUT_S)
-    client = RedisClient(host=node.host, port=node.port, **{**options, **timeouts})
-    try:
-        client.ping()
-    except _ANSWERED:
-        return True
-    except Exception:  # the client raises any class on bytes that are no reply
-        return False
-    finally:
-        client.close()
-    return True
 
 
 def node_name(client: Any, key: str) -> str:
