@@ -318,13 +318,13 @@ def _count(node: RedisNode) -> int:
 
 def _owner(node: RedisNode, slot: int) -> int:
     with suppress(redis.RedisError):
-        for first, last, master, *_ in _slots(node):
+        for first, last, master, *_ in slots_of(node):
             if first <= slot <= last:
                 return int(master[1])
     return 0
 
 
-def _slots(node: RedisNode) -> list[Any]:
+def slots_of(node: RedisNode) -> list[Any]:
     """Return CLUSTER SLOTS as the server words it; redis-py would make a mapping of it."""
     with node.client() as client:
         client.response_callbacks.pop("CLUSTER SLOTS", None)

@@ -6,15 +6,16 @@ failed is reported, a thread renews the map and asks silent nodes, and the calle
 decides.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import redis
 from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import RedisClusterException
 
 from duebridge.store.server.redis_client import ExitSafeClient, RedisClient, SafePool
-from duebridge.store.server.slot_map import MapKeeper, first_answering, node_at
+from duebridge.store.server.slot_map import MapKeeper, best_informed, first_answering, node_at
 
 T = TypeVar("T")
 
@@ -29,18 +30,40 @@ class ClusterClient(ExitSafeClient, RedisCluster):
     """
 
     def __init__(self, seeds: Sequence[tuple[str, int]], options: Mapping[str, Any]) -> None:
-        """Read the map of slots from the first seed that answers.
+        """Read the map of slots from the first seed that knows them all, or from the best informed.
 
-        Raises `RedisClusterException` where none does.
+        Raises `RedisClusterException` where none answers, or none knows any.
         """
         self._is_mapped = False
         self._map_keeper = MapKeeper(self, seeds, options)
         nodes = [node_at(host, port) for host, port in seeds]
-        live = first_answering(nodes, options)
+        live = best_informed(nodes, options) or first_answering(nodes, options)
         self._seed, self._options = live or nodes[0], options
         seeds_to_ask = [live] if live else nodes
-        super().__init__(startup_nodes=seeds_to_ask, require_full_coverage=False, **options)
+        try:
+            super().__init__(startup_nodes=seeds_to_ask, require_full_coverage=False, **options)
+        except IndexError:  # of a map without a node
+            raise RedisClusterException("no node of the Cluster knows an owner of slots") from None
         self._is_mapped = True
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        """Send a command to the node of its key; raises redis-py's errors."""
+        with self._looking_again():
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    def get_node_from_key(self, key: str, replica: bool = False) -> Any:
+        """Return the node that has a key; raises `SlotNotCoveredError` where the map has none."""
+        with self._looking_again():
+            return super().get_node_from_key(key, replica)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _looking_again(self) -> Iterator[None]:
+        """Renew the map soon where it has no node for what is asked."""
+        try:
+            yield
+        except RedisClusterException:
+            self.look_again()
+            raise
 
     def get_redis_connection(self, node: ClusterNode) -> Any:
         """Return the client of a node: one that is safe to interrupt, in place of redis-py's."""
@@ -158,7 +181,7 @@ def node_name(client: Any, key: str) -> str:
     if not isinstance(client, RedisCluster) or not key:
         return ""
     cluster: Any = client
-    with suppress(redis.exceptions.RedisError):
+    with suppress(redis.exceptions.RedisError, RedisClusterException):
         return str(cluster.get_node_from_key(key).name)
     return ""
 

@@ -5,7 +5,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import redis
@@ -16,6 +16,8 @@ from duebridge.store.server.redis_client import RedisClient
 
 PROBE_TIMEOUT_S = 0.5
 LEAST_PAUSE_S = 0.2  # between two looks at the map, however many calls fail
+
+SLOTS = 16384
 
 _random = random.Random()  # noqa: S311 - jitter; the shared one is the application's
 _ANSWERED = (redis.exceptions.ResponseError, redis.exceptions.AuthenticationError)
@@ -68,8 +70,10 @@ class MapKeeper:
 
     def _run(self) -> None:
         while self._has_work():
-            with suppress(Exception):  # the client raises any class on bytes that are no reply
+            try:
                 self._renew()
+            except Exception:  # the client raises any class on bytes that are no reply
+                self._is_doubted = True
             time.sleep(_random.uniform(LEAST_PAUSE_S / 2, LEAST_PAUSE_S))
             for node in list(self._silent.values()):
                 if answers(node, self._options):
@@ -88,8 +92,8 @@ class MapKeeper:
         if client is None:
             return
         self._is_doubted = False
-        live = first_answering(self._candidates(client), self._options)
-        if live is None or self._is_closed:
+        live = best_informed(self._candidates(client), self._options)
+        if live is None or self._is_closed:  # the next call that fails has it renewed again
             return
         before = {node.name: node for node in client.get_nodes()}
         manager = client.nodes_manager
@@ -113,6 +117,29 @@ def node_at(host: str, port: int) -> ClusterNode:
     return ClusterNode(host, port)  # type: ignore[no-untyped-call]
 
 
+def best_informed(nodes: Iterable[ClusterNode], options: Mapping[str, Any]) -> ClusterNode | None:
+    """Return the first node that knows an owner of every slot, else the one that knows the most.
+
+    None where no node knows any: one that was removed from the Cluster, or has yet to join it,
+    answers and knows none.
+    """
+    best, most = None, 0
+    for node in nodes:
+        if (known := _count_known(node, options)) > most:
+            best, most = node, known
+        if known == SLOTS:
+            break
+    return best
+
+
+def _count_known(node: ClusterNode, options: Mapping[str, Any]) -> int:
+    """Return how many slots have an owner by a node's word; 0 where it is silent or refuses."""
+    with suppress(Exception), closing(_probe(node, options)) as client:
+        found = client.execute_command("CLUSTER SLOTS")
+        return sum(int(last) - int(first) + 1 for first, last, *_ in found)
+    return 0
+
+
 def first_answering(nodes: Iterable[ClusterNode], options: Mapping[str, Any]) -> ClusterNode | None:
     """Return the first node that answers within half a second, whatever it answers."""
     return next((node for node in nodes if answers(node, options)), None)
@@ -120,8 +147,7 @@ def first_answering(nodes: Iterable[ClusterNode], options: Mapping[str, Any]) ->
 
 def answers(node: ClusterNode, options: Mapping[str, Any]) -> bool:
     """Tell whether a node answers within half a second, whatever it answers."""
-    timeouts = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), PROBE_TIMEOUT_S)
-    client = RedisClient(host=node.host, port=node.port, **{**options, **timeouts})
+    client = _probe(node, options)
     try:
         client.ping()
     except _ANSWERED:
@@ -131,3 +157,8 @@ def answers(node: ClusterNode, options: Mapping[str, Any]) -> bool:
     finally:
         client.close()
     return True
+
+
+def _probe(node: ClusterNode, options: Mapping[str, Any]) -> RedisClient:
+    timeouts = dict.fromkeys(("socket_timeout", "socket_connect_timeout"), PROBE_TIMEOUT_S)
+    return RedisClient(host=node.host, port=node.port, **{**options, **timeouts})

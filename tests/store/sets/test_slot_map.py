@@ -1,0 +1,103 @@
+"""The map of a Cluster's slots: nodes without slots, slots without a node, nodes that are gone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from duebridge.errors import StoreUnavailable
+from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import Shard
+from duebridge.store.server.connection import Connection
+from tests.support.redis.redis_node import HOST, RedisNode, server
+from tests.support.redis.redis_sets import cluster_words, slots_of
+from tests.support.servers import take_every_slot, wait_until
+
+OpenAt = Callable[..., Connection]
+TIMEOUT_S = 1.0
+HALVES = ((0, 8191), (8192, 16383))
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[RedisNode]]:
+    """Two nodes that do not know each other, and have no slots."""
+    nodes = [server(tmp_path / name, *cluster_words(2000)) for name in "ab"]
+    try:
+        for each in nodes:
+            each.start()
+        yield nodes
+    finally:
+        for each in nodes:
+            each.kill()
+
+
+def url_of(*nodes: RedisNode) -> str:
+    return f"redis+cluster://{','.join(f'{HOST}:{each.port}' for each in nodes)}"
+
+
+def give_halves(nodes: list[RedisNode]) -> None:
+    for epoch, (node, half) in enumerate(zip(nodes, HALVES, strict=True), 1):
+        node.ask("CLUSTER", "SET-CONFIG-EPOCH", epoch)
+        node.ask("CLUSTER", "ADDSLOTSRANGE", *half)
+
+
+def meet(nodes: list[RedisNode]) -> None:
+    """Make one Cluster of two nodes, and return once each knows the other's slots."""
+    first, second = nodes
+    bus = second.ask("CONFIG GET", "cluster-port")["cluster-port"]
+    first.ask("CLUSTER", "MEET", HOST, second.port, bus)
+    wait_until(lambda: all(len(slots_of(each)) == 2 for each in nodes), "the Cluster")
+
+
+def shard_of(connection: Connection, node: RedisNode) -> DelayStore:
+    """Return a shard whose slot a node has."""
+    first, last = next((int(low), int(high)) for low, high, *_ in slots_of(node))
+    shards = (Shard("map", "route", number) for number in range(100))
+    return next(
+        DelayStore(connection, each)
+        for each in shards
+        if first <= int(node.ask("CLUSTER", "KEYSLOT", each.wake)) <= last
+    )
+
+
+def answers(store: DelayStore) -> bool:
+    with suppress(StoreUnavailable):
+        return store.next().now_ms > 0
+    return False
+
+
+def test_node_without_slots_is_asked_for_the_map_in_vain(
+    nodes: list[RedisNode], open_at: OpenAt
+) -> None:
+    owner, empty = nodes
+    take_every_slot(owner.port)
+    store = shard_of(open_at(url_of(owner, empty), TIMEOUT_S), owner)
+    assert answers(store)
+    owner.kill()
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            store.next()
+    owner.start()
+    wait_until(lambda: answers(store), "the owner of the slots")
+    assert answers(shard_of(open_at(url_of(empty, owner), TIMEOUT_S), owner))
+
+
+def test_cluster_without_slots_is_unavailable(nodes: list[RedisNode], open_at: OpenAt) -> None:
+    with pytest.raises(StoreUnavailable):
+        open_at(url_of(*nodes), TIMEOUT_S)
+
+
+def test_slots_that_no_node_had_are_found_once_a_node_has_them(
+    nodes: list[RedisNode], open_at: OpenAt
+) -> None:
+    give_halves(nodes)
+    connection = open_at(url_of(*nodes), TIMEOUT_S)
+    covered, bare = (shard_of(connection, each) for each in nodes)
+    wait_until(lambda: answers(covered), "the node to serve its slots")
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            bare.next()
+    assert connection.node_of(bare.shard.wake) == ""
+    meet(nodes)
+    wait_until(lambda: answers(bare), "the other node's slots")
