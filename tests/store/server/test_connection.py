@@ -311,6 +311,17 @@ def test_threads_share_a_connection(desk: Desk) -> None:
     assert len(desk.check()["pending"]) == 160
 
 
+def test_call_beside_a_hundred_others_is_answered(desk: Desk, connection: Connection) -> None:
+    pool = connection.server_of(desk.store.shard.wake).connection_pool
+    lent = [pool.get_connection() for _ in range(101)]
+    try:
+        assert desk.store.next().pending == 0
+    finally:
+        for each in lent:
+            each.disconnect()
+            pool.release(each)
+
+
 def test_cluster_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(StoreUnavailable) as refused:
         open_connection(f"redis+cluster://:{SECRET}@127.0.0.1:{free_port()}", 0.3)

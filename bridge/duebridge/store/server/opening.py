@@ -31,6 +31,7 @@ from duebridge.store.server.sentinel import open_master
 Client: TypeAlias = redis.Redis | ClusterClient
 
 TLS_FILES = TlsFiles(*TLS_FILE_OPTIONS)
+NO_LIMIT = 2**31  # of connections: without one redis-py refuses the 101st call at once
 NODE_TIMEOUT_S = 2.0  # of a Cluster: who asks several nodes in turn waits once for a frozen one
 
 
@@ -98,6 +99,7 @@ def _options(socket_timeout_s: float) -> dict[str, Any]:
         "socket_timeout": socket_timeout_s,
         "socket_connect_timeout": socket_timeout_s,
         "client_name": "duebridge",
+        "max_connections": NO_LIMIT,
         "driver_info": None,  # else each connection asks for CLIENT SETINFO, a right of its own
         # A hosted Redis may announce maintenance this way; other servers only refuse the question.
         "maint_notifications_config": MaintNotificationsConfig(enabled=False),
