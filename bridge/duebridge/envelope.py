@@ -289,7 +289,10 @@ def _expires(value: object) -> Instant | None:
         return None
     if isinstance(value, str | timedelta):
         return Instant(parse_duration_ms(value, "expires"), relative=True)
-    return Instant(parse_instant_ms(value, "expires"), relative=False)
+    ms = parse_instant_ms(value, "expires")
+    if ms == 0:  # stands for never in a record
+        raise EnvelopeError("expires: expected epoch ms above 0; got 0")
+    return Instant(ms, relative=False)
 
 
 def _headers(given: HeadersGiven | None) -> Headers:

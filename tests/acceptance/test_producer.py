@@ -62,10 +62,11 @@ def producer(build: Build) -> Producer:
         ({"delay": "1s", "target": Target("b", topic="else")}, "allow_targets of route 'r'"),
         ({"at": SECONDS}, "at: expected epoch milliseconds; got 4102444800, which looks like"),
         ({"delay": "1s", "expires": SECONDS}, "expires: expected epoch milliseconds; got 4102"),
+        ({"delay": "1s", "expires": 0}, "expires: expected epoch ms above 0; got 0"),
         ({"dealy": "5s"}, "unknown field 'dealy', did you mean delay?"),
         ({"delay": "1s", "on_conflict": "ignore"}, "expected refuse or replace; got 'ignore'"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_schedule_refused_says_why_and_stores_nothing(
     producer: Producer, fields: dict[str, Any], message: str

@@ -109,6 +109,12 @@ def test_new_of_a_naive_datetime_is_refused() -> None:
     assert "expires: expected an aware datetime; got naive" in refusal(expires=naive)
 
 
+@pytest.mark.parametrize("value", [0, datetime(1970, 1, 1, tzinfo=UTC)])
+def test_new_of_an_expiry_at_the_epoch_is_refused(value: Any) -> None:
+    """The store's 0 stands for never."""
+    assert refusal(expires=value) == "expires: expected epoch ms above 0; got 0"
+
+
 @pytest.mark.parametrize("field", ["delay", "expires", "remember"])
 def test_new_of_an_unreadable_duration_names_its_field(field: str) -> None:
     assert refusal(**{field: "soon"}).startswith(f"{field}: expected ")

@@ -174,6 +174,16 @@ def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:
     assert packing.refusals.keys() == {1}
 
 
+def test_pack_of_an_expiry_at_the_epoch_is_refused() -> None:
+    expires = pa.array([0, 1], pa.timestamp("ms", "UTC"))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["a", "b"]), pa.array([b"x"] * 2), pa.array(["1s"] * 2), expires],
+        ["id", "body", "delay", "expires"],
+    )
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
+    assert packing.refusals == {0: "expires: expected epoch ms above 0; got 0"}
+
+
 @given(given_rows=st.lists(rows, min_size=2, max_size=8), data=st.data())
 def test_pack_of_a_slice_is_that_part_of_the_whole(
     given_rows: list[dict[str, Any]], data: st.DataObject

@@ -135,7 +135,7 @@ class Packer:
 
     def _expiries(self, batch: pa.RecordBatch) -> list[Instant | None]:
         return [
-            None if expiry is None else self._instant(expiry) or _DOUBTFUL
+            None if expiry is None else self._instant(expiry or None) or _DOUBTFUL
             for expiry in _expiries(batch)
         ]
 
