@@ -9,6 +9,7 @@ import pytest
 from duebridge.errors import StoreUnavailable
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
+from duebridge.store.server.cluster import ClusterClient
 from duebridge.store.server.connection import Connection
 from tests.support.redis.redis_node import HOST, RedisNode, server
 from tests.support.redis.redis_sets import cluster_words, slots_of
@@ -52,7 +53,8 @@ def meet(nodes: list[RedisNode]) -> None:
 
 def shard_of(connection: Connection, node: RedisNode) -> DelayStore:
     """Return a shard whose slot a node has."""
-    first, last = next((int(low), int(high)) for low, high, *_ in slots_of(node))
+    owned = [each for each in slots_of(node) if int(each[2][1]) == node.port]
+    first, last = owned[0][:2]
     shards = (Shard("map", "route", number) for number in range(100))
     return next(
         DelayStore(connection, each)
@@ -101,3 +103,24 @@ def test_slots_that_no_node_had_are_found_once_a_node_has_them(
     assert connection.node_of(bare.shard.wake) == ""
     meet(nodes)
     wait_until(lambda: answers(bare), "the other node's slots")
+
+
+def test_silent_node_that_is_gone_from_the_cluster_is_asked_no_more(
+    nodes: list[RedisNode], open_at: OpenAt
+) -> None:
+    stays, goes = nodes
+    give_halves(nodes)
+    meet(nodes)
+    connection = open_at(url_of(*nodes), TIMEOUT_S)
+    assert isinstance(connection.client, ClusterClient)
+    keeper, store = connection.client._map_keeper, shard_of(connection, goes)
+    wait_until(lambda: answers(store), "the node to serve its slots")
+    lost = connection.client.get_node_from_key(store.shard.wake)
+    gone = goes.ask("CLUSTER", "MYID")
+    goes.freeze()
+    assert not answers(store)
+    stays.ask("CLUSTER", "FORGET", gone)
+    stays.ask("CLUSTER", "ADDSLOTSRANGE", *HALVES[1])
+    wait_until(lambda: answers(store), "the node that stays")
+    keeper.failed(lost, is_silent=True)  # the end of a call that began before
+    wait_until(lambda: keeper._thread is None, "the thread to have nothing to do")

@@ -99,8 +99,10 @@ class MapKeeper:
         manager = client.nodes_manager
         manager.startup_nodes = {live.name: live}
         manager.initialize(disconnect_startup_nodes_pools=False)
-        for name in before.keys() - {node.name for node in client.get_nodes()}:
+        known = {node.name for node in client.get_nodes()}
+        for name in self._silent.copy().keys() - known:  # of an earlier map, too
             self._silent.pop(name, None)
+        for name in before.keys() - known:
             if gone := before[name].redis_connection:
                 gone.close()
 
