@@ -125,7 +125,7 @@ def test_cancelled_task_leaves_a_call_that_had_begun_to_its_end(config: Path) ->
 
 
 FORKING = """\
-import asyncio, os, signal, sys
+import asyncio, os, signal, sys, threading
 from duebridge import AsyncProducer, Producer
 
 blocking, awaitable = (each.from_config(sys.argv[1]) for each in (Producer, AsyncProducer))
@@ -135,15 +135,26 @@ def schedule(name):
     asyncio.run(awaitable.schedule("r", b"x", delay="1h", id=f"{name}-awaitable"))
 
 schedule("before")
-awaitable._opening.acquire()  # as a thread that opens it at the moment of the fork
+life = blocking._routes["r"].store.shards[0]._life
+held, may_go = threading.Event(), threading.Event()
+
+def hold():  # as threads that are there at the moment of the fork
+    pool = blocking._connection.client.connection_pool
+    with awaitable._opening, pool._lock, pool._event_dispatcher._lock, life._looking:
+        held.set()
+        may_go.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(10)
     schedule("child")
+    life._look_again(life._text)
     asyncio.run(awaitable.close())
     blocking.close()
     os._exit(0)
-awaitable._opening.release()
+may_go.set()
 ended = os.waitpid(child, 0)[1]
 schedule("after")
 sys.exit(os.waitstatus_to_exitcode(ended))

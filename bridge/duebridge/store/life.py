@@ -6,6 +6,7 @@ from collections.abc import Callable
 from duebridge.errors import OtherLife, RenewalNeeded, StoreUnavailable
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Reply
+from duebridge.store.server.forks import renew_after_fork
 
 MOST_REFUSALS = 8  # of one call, while a route is recreated repeatedly
 
@@ -28,6 +29,11 @@ class RouteLife:
         self._shards = shards
         self._registers = registers
         self._text = ""
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Make a new lock for a forked child."""
         self._looking = threading.Lock()
 
     def look(self) -> int:

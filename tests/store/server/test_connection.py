@@ -384,16 +384,42 @@ def opened(url):
     threading.Thread(target=hold, args=(pools, held), daemon=True).start()
     held.wait()
     return connection
-
+"""
+KEEPING = """
 duebridge.kept = opened(sys.argv[1])  # by a module, so that it is deleted at the very end
+"""
+URLS_OF_POOLS = pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/duebridge"]
+)
+
+
+@URLS_OF_POOLS
+def test_process_that_ends_while_a_thread_is_in_a_pool_ends_at_once(url: str) -> None:
+    command = [sys.executable, "-c", HOLDER + KEEPING, url]
+    done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+FORKING = """
+import os, signal
+from duebridge.errors import StoreUnavailable
+
+connection = opened(sys.argv[1])
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    try:
+        connection.load_scripts()
+    except StoreUnavailable:
+        os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
 """
 
 
-@pytest.mark.parametrize("url", ["redis://127.0.0.1:1", "redis+sentinel://127.0.0.1:1/duebridge"])
-def test_process_that_ends_while_a_thread_is_in_a_pool_ends_at_once(url: str) -> None:
-    command = [sys.executable, "-c", HOLDER, url]
-    done = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
-    assert done.stderr == ""
+@URLS_OF_POOLS
+def test_child_of_a_fork_while_a_thread_is_in_a_pool_makes_calls(url: str) -> None:
+    command = [sys.executable, "-c", HOLDER + FORKING, url]
+    assert subprocess.run(command, timeout=60).returncode == 0
 
 
 def test_open_the_url_of_another_server_says_that_it_is_no_redis(rabbitmq_url: str) -> None:

@@ -1,5 +1,7 @@
 """The map of a Cluster's slots: nodes without slots, slots without a node, nodes that are gone."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -124,3 +126,38 @@ def test_silent_node_that_is_gone_from_the_cluster_is_asked_no_more(
     wait_until(lambda: answers(store), "the node that stays")
     keeper.failed(lost, is_silent=True)  # the end of a call that began before
     wait_until(lambda: keeper._thread is None, "the thread to have nothing to do")
+
+
+FORKING = """
+import os, signal, sys, threading, time
+from duebridge.store.server.connection import open_connection
+
+client = open_connection(sys.argv[1]).client
+manager, keeper = client.nodes_manager, client._map_keeper
+pools = [each.redis_connection.connection_pool for each in client.get_nodes()]
+held = threading.Event()
+
+def hold():  # as the thread that renews the map
+    for each in (keeper, manager, manager.read_load_balancer, *pools):
+        each._lock.acquire()
+    manager._initialization_lock.acquire()
+    held.set()
+    time.sleep(3600)
+
+threading.Thread(target=hold, daemon=True).start()
+held.wait()
+child, epoch = os.fork(), manager._epoch
+if child == 0:
+    signal.alarm(20)
+    client.look_again()
+    while manager._epoch == epoch:
+        time.sleep(0.01)
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
+"""
+
+
+def test_child_of_a_fork_amid_a_renewal_renews_the_map(nodes: list[RedisNode]) -> None:
+    take_every_slot(nodes[0].port)
+    command = [sys.executable, "-c", FORKING, url_of(nodes[0])]
+    assert subprocess.run(command, timeout=60).returncode == 0

@@ -14,6 +14,7 @@ import redis
 from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import RedisClusterException
 
+from duebridge.store.server.forks import renew_after_fork, renew_locks, renew_pool_locks
 from duebridge.store.server.redis_client import ExitSafeClient, RedisClient, SafePool
 from duebridge.store.server.slot_map import MapKeeper, best_informed, first_answering, node_at
 
@@ -45,6 +46,18 @@ class ClusterClient(ExitSafeClient, RedisCluster):
         except IndexError:  # of a map without a node
             raise RedisClusterException("no node of the Cluster knows an owner of slots") from None
         self._is_mapped = True
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Make new locks for a forked child."""
+        client: Any = self
+        manager = client.nodes_manager
+        renew_locks(manager, manager.read_load_balancer, manager._event_dispatcher)
+        client._lock = manager._lock  # one lock, as redis-py has it
+        for node in client.get_nodes():
+            if node.redis_connection:
+                renew_pool_locks(node.redis_connection.connection_pool)
+        self._map_keeper.after_fork()
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command to the node of its key; raises redis-py's errors."""

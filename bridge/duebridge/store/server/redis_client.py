@@ -9,6 +9,8 @@ from typing import Any
 
 import redis
 
+from duebridge.store.server.forks import renew_after_fork, renew_pool_locks
+
 _DEMOTED = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
 _DEMOTED_WORDS = ("READONLY", "MASTERDOWN")  # inside a script only the text may tell
 
@@ -66,6 +68,11 @@ class SafePool(redis.ConnectionPool):
     def __init__(self, connection_class: Any = redis.Connection, **options: Any) -> None:
         """Take redis-py's options of a pool and of its connections."""
         super().__init__(connection_class=_checked(connection_class), **options)
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Make new locks for a forked child; the first call there leaves the parent's sockets."""
+        renew_pool_locks(self)
 
     @classmethod
     def like(cls, pool: redis.ConnectionPool, options: Mapping[str, Any]) -> "SafePool":

@@ -19,6 +19,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
 from duebridge.store.server.errors import SentinelRefused
+from duebridge.store.server.forks import renew_after_fork, renew_pool_locks
 from duebridge.store.server.redis_client import RedisClient, SafePool, role_of
 
 ASK_EVERY_S = 1.0
@@ -60,6 +61,13 @@ class MasterFinder:
         self._watcher: threading.Thread | None = None
         self._has_failed = False
         self._pool: weakref.ref[MasterPool] | None = None
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        """Make new locks for a forked child; its first call starts a thread of its own."""
+        self._asking, self._doubted = threading.Lock(), threading.Event()
+        for each in self._sentinels:
+            renew_pool_locks(each.connection_pool)
 
     def serve(self, pool: "MasterPool") -> None:
         """Disconnect the connections of this pool when another server becomes the master."""

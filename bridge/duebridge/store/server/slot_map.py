@@ -40,6 +40,10 @@ class MapKeeper:
         self._is_doubted = False
         self._is_closed = False
 
+    def after_fork(self) -> None:
+        """Make a new lock for a forked child, which has no thread, and a map of its parent's."""
+        self._lock, self._thread, self._is_doubted = threading.Lock(), None, True
+
     def check(self, name: str) -> None:
         """Raise `NodeUnresponsive` for a node that fell silent and has not answered since."""
         if name in self._silent:
