@@ -1,7 +1,7 @@
 """Builds the headers that duebridge adds to a delivery: ASCII text, identical on every broker.
 
 What a dead letter's broker has no place for goes as `x-dlq-key` and `x-dlq-` plus the property's
-name: the connectors add these.
+name, as does what would take it from its queue: the connectors add these.
 """
 
 from duebridge.durations import MAX_MS

@@ -35,6 +35,7 @@ def test_refused_message_is_confirmed_as_a_letter_before_it_is_settled(
 
     (letter,) = entrance.letters()
     assert (letter.target, letter.body, letter.id) == (DEAD, arrival.body, "a")
+    assert letter.is_dead_letter
     assert letter.headers[: len(arrival.headers)] == arrival.headers
     assert entrance.reasons() == [reason]
     assert dict(letter.headers)["x-dlq-error-message"]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from msgspec.structs import replace
 from pika.spec import BasicProperties
 
 from duebridge.config.models import Config
@@ -20,6 +21,7 @@ from duebridge.scheduling.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimi
 from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.store.wire.record import EnvelopeContent, Flight, Record
 from duebridge_connectors.kafka.headers import plain_headers
+from duebridge_connectors.rabbitmq.letters import as_letter
 from duebridge_connectors.rabbitmq.publishing.encoding import OVERHEAD_BYTES, header_payload
 from duebridge_connectors.rabbitmq.sizes import ANY_BYTES
 
@@ -122,7 +124,9 @@ def letter(envelope: Envelope) -> Delivery:
     )
     headers = dead_letter_headers(leased, "r", Target("memory", topic="target"))
     to = Target("b", topic="t")
-    return Delivery(envelope.id, to, envelope.body, envelope.key, headers, envelope.properties)
+    return Delivery(
+        envelope.id, to, envelope.body, envelope.key, headers, envelope.properties, True
+    )
 
 
 values = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.text(max_size=9))
@@ -134,6 +138,7 @@ fields = st.fixed_dictionaries(
         "content_type": st.sampled_from([None, "text/plain"]),
         "priority": st.sampled_from([None, 9]),
         "reply_to": st.sampled_from([None, "q" * 255]),
+        "expiration": st.sampled_from([None, "9" * 255]),
     }
 )
 
@@ -156,7 +161,7 @@ def test_check_refuses_the_first_dead_letter_that_kafka_python_would(given: dict
 def test_check_refuses_the_first_dead_letter_whose_headers_exceed_a_frame(
     given: dict[str, Any],
 ) -> None:
-    empty = letter(new(**{**given, "headers": {**given["headers"], "fill": b""}}))
+    empty = as_letter(letter(new(**{**given, "headers": {**given["headers"], "fill": b""}})))
     room = 4096 - OVERHEAD_BYTES - len(header_payload(empty, 0))
     for size in (room + 1, room - 600):
         envelope = new(**{**given, "headers": {**given["headers"], "fill": bytes(max(0, size))}})
@@ -175,7 +180,7 @@ def test_headers_of_any_message_have_at_most_the_documented_bytes() -> None:
     assert header_bytes(widest.headers + end.added) <= MAX_MESSAGE_HEADER_BYTES
     texts = {name: "v" * 255 for name in Properties.__struct_fields__ if name not in WHOLE}
     sent = letter(new(headers=dict(widest.headers), id=widest.id, **texts))
-    assert len(header_payload(sent, 0)) + OVERHEAD_BYTES <= ANY_BYTES
+    assert len(header_payload(as_letter(sent), 0)) + OVERHEAD_BYTES <= ANY_BYTES
     more = plain_headers((), sent.properties)
     assert sum(len(name) + len(value or b"") for name, value in more) < 4096
 
@@ -187,6 +192,12 @@ def test_dead_letter_on_rabbitmq_has_the_key_as_a_header() -> None:
     assert decoded.headers is not None
     assert decoded.headers["x-dlq-key"] == b"\xff\x00"
     assert (decoded.headers["h"], decoded.headers["x-dlq-route"]) == ("v", "r")
+
+
+def test_dead_letter_on_rabbitmq_has_each_moved_name_once() -> None:
+    given = Delivery("a", Target("b"), b"x", None, (("x-dlq-expiration", "1"), ("h", "v")))
+    sent = as_letter(replace(given, properties=Properties(expiration="2")))
+    assert sent.headers == (("h", "v"), ("x-dlq-expiration", "2"))
 
 
 def test_dead_letter_on_kafka_has_the_properties_as_headers() -> None:

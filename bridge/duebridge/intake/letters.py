@@ -61,6 +61,7 @@ def letter(refusal: RefusedMessage, target: Target) -> Delivery:
         key=arrival.key,
         headers=(*original_headers(arrival.headers), *_cause(refusal)),
         properties=arrival.properties,
+        is_dead_letter=True,
     )
 
 

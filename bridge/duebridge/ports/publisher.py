@@ -96,7 +96,11 @@ CONFIRMED = Outcome(Verdict.CONFIRMED)
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One complete message for a broker; `headers` includes the bridge's headers."""
+    """One complete message for a broker; `headers` includes the bridge's headers.
+
+    `is_dead_letter`: its confirm ends the envelope or message, so it has to stay where it is sent,
+    whatever its properties and headers ask of the broker.
+    """
 
     id: str
     target: Target
@@ -104,6 +108,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
     key: bytes | None = None
     headers: Headers = ()
     properties: Properties | None = None
+    is_dead_letter: bool = False
 
 
 class Publisher(Protocol):

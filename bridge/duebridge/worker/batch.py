@@ -86,7 +86,15 @@ def dead_letter(leased: LeasedEnvelope, route: str, target: Target, letters: Tar
     """Return the original message to `letters`, plus `x-dlq-*` headers that say why it is dead."""
     content = leased.content
     headers = dead_letter_headers(leased, route, content.target or target)
-    return Delivery(leased.id, letters, content.body, content.key, headers, content.properties)
+    return Delivery(
+        id=leased.id,
+        target=letters,
+        body=content.body,
+        key=content.key,
+        headers=headers,
+        properties=content.properties,
+        is_dead_letter=True,
+    )
 
 
 def damaged_letter(
@@ -99,7 +107,7 @@ def damaged_letter(
         ("x-dlq-route", route),
         ("x-dlq-target", str(target)),
     )
-    return Delivery(damaged.id, letters, damaged.data, headers=headers)
+    return Delivery(damaged.id, letters, damaged.data, headers=headers, is_dead_letter=True)
 
 
 def of_another_broker(target: Target, broker: str) -> Outcome:

@@ -12,7 +12,7 @@ from duebridge.ports.broker import MAX_MESSAGE_HEADER_BYTES
 KEY_HEADER = "x-dlq-key"  # of a dead letter whose envelope had a key
 DEFAULT_FRAME_BYTES = 131_072  # of RabbitMQ and pika
 ANY_BYTES = MAX_MESSAGE_HEADER_BYTES + 4_096  # with lengths and properties: enough without a key
-FIXED_BYTES = 64  # of a frame without properties and headers
+FIXED_BYTES = 64  # of a frame without properties and headers, and to name what `letters` moves
 LENGTHS_BYTES = 6  # of a header: its name's length, its type, its value's length
 
 

@@ -58,6 +58,7 @@ def test_bury_at_max_attempts_sends_a_dead_letter_that_says_why(floor: Floor) ->
     assert floor.state("a") is None
     assert floor.publisher.delivered[0].body == b"body of a"
     assert floor.publisher.delivered[0].key == b"k"
+    assert floor.publisher.delivered[0].is_dead_letter
     assert headers["tenant"] == "x"
     assert {name: headers[name] for name in headers if name.startswith("x-dlq")} == {
         "x-dlq-reason": "attempts_exhausted",

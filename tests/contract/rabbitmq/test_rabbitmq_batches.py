@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
@@ -42,6 +43,17 @@ def test_publish_a_dead_letter_with_a_key_keeps_it_as_a_header(
     assert verdicts(publisher.publish([sent])) == [CONFIRMED]
     (received,) = broker.read_all(target)
     assert ("x-dlq-key", b"\xff\x00") in received.headers
+
+
+def test_publish_a_dead_letter_that_would_expire_keeps_it_with_its_expiration_as_a_header(
+    broker: RabbitBroker, publisher: RabbitPublisher, target: Target
+) -> None:
+    sent = delivery(target, properties=Properties(expiration="0", priority=3))
+    letter = replace(sent, is_dead_letter=True)
+    assert verdicts(publisher.publish([sent, letter])) == [CONFIRMED] * 2
+    (received,) = broker.read_all(target)
+    assert received.properties == Properties(priority=3)
+    assert received.headers == (("x-dlq-expiration", "0"),)
 
 
 # The target.

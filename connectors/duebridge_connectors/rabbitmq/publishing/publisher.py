@@ -8,6 +8,7 @@ from pika.connection import Parameters
 
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
 from duebridge_connectors.rabbitmq.errors import Unencodable, outcome_of
+from duebridge_connectors.rabbitmq.letters import as_letter
 from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage, PublishBatch
 from duebridge_connectors.rabbitmq.publishing.encoding import (
     header_payload,
@@ -107,6 +108,8 @@ class RabbitPublisher:
             raise Unencodable(
                 f"target: expected an exchange and a routing key; got {delivery.target}"
             )
+        if delivery.is_dead_letter:
+            delivery = as_letter(delivery)
         body = delivery.body
         if not isinstance(body, bytes):
             raise Unencodable(f"body: expected bytes; got {type(body).__name__}")
