@@ -1,15 +1,19 @@
-"""A nack by one of two queues leaves the envelope unsure: the other queue has it."""
+"""One message to several queues: what a nack of one leaves, and what goes to no other queue."""
 
 import secrets
 from collections.abc import Iterator
 from contextlib import closing
+from struct import pack
 
 import pytest
+from msgspec.msgpack import Ext
+from msgspec.structs import replace
 
+from duebridge.amqp_fields import AMQP_FIELD
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.server.connection import open_connection
-from tests.support.contract.broker_under_test import delivery
+from tests.support.contract.broker_under_test import delivery, verdicts
 from tests.support.desk import Desk, retrying
 from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
 
@@ -49,3 +53,31 @@ def test_cancel_after_a_nack_is_never_certain(nacked: Outcome, redis_url: str) -
         assert desk.store.cancel("a") == "in_flight"
         assert desk.state_of("a") is None  # it is removed all the same
         desk.check()
+
+
+def keys(*names: str) -> Ext:
+    """Return routing keys as an intake takes them in: an array of long strings."""
+    data = b"".join(pack(">cI", b"S", len(name)) + name.encode() for name in names)
+    return Ext(AMQP_FIELD, pack(">cI", b"A", len(data)) + data)
+
+
+@pytest.mark.parametrize("name", ["CC", "BCC"])
+def test_publish_a_dead_letter_with_copies_sends_it_to_its_own_queue_alone(
+    broker: RabbitBroker, name: str
+) -> None:
+    queue, other = broker.missing_target(), broker.missing_target()
+    broker.create(other)
+    assert other.exchange is not None
+    to = Target("rabbitmq", exchange="", routing_key=queue.exchange)
+    sent = delivery(to, headers=((name, keys(other.exchange)),))
+    letter = replace(sent, is_dead_letter=True)
+    with closing(broker.open(DEADLINE_S)) as publisher:
+        assert verdicts(publisher.publish([letter])) == [Verdict.TARGET_FAILED]
+        broker.create(queue)
+        assert verdicts(publisher.publish([letter])) == [Verdict.CONFIRMED]
+        assert broker.count(other) == 0
+        assert verdicts(publisher.publish([sent])) == [Verdict.CONFIRMED]
+    assert (broker.count(queue), broker.count(other)) == (2, 1)
+    (found, _) = broker.read_raw(queue)[0]
+    assert found.headers is not None
+    assert found.headers[f"x-dlq-{name.lower()}"] == [other.exchange]

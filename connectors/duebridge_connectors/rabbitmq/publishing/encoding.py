@@ -17,6 +17,7 @@ from pika.exceptions import ConnectionClosedByClient
 from duebridge.envelope import Headers, HeaderValue, Properties
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.rabbitmq.errors import Unencodable
+from duebridge_connectors.rabbitmq.letters import SENDER_SELECTED
 from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage
 from duebridge_connectors.rabbitmq.sizes import KEY_HEADER
 
@@ -192,14 +193,13 @@ def abort(connection: Any) -> None:
 
 _DIGITS = re.compile("[0-9]{1,10}")
 _MAX_EXPIRATION_MS: Final = 2**32 - 1
-_SENDER_SELECTED: Final = frozenset({"CC", "BCC"})
 _DIRECT_REPLY: Final = "amq.rabbitmq.reply-to"
 
 
 def is_risky(delivery: Delivery, user: str | None) -> bool:
     """Return whether RabbitMQ might refuse a property or header from this user."""
     for name, _ in delivery.headers:
-        if name in _SENDER_SELECTED:
+        if name in SENDER_SELECTED:
             return True
     given = delivery.properties
     if given is None:
