@@ -1,4 +1,4 @@
-"""Two intakes of one source would each get a part of its messages: refused, with the place."""
+"""Which sources a file may have: none for two intakes, one of a route's target for its rounds."""
 
 import pytest
 
@@ -50,3 +50,8 @@ def test_load_two_intakes_of_one_source_names_both_and_the_place(
 )
 def test_load_intakes_of_different_sources_is_no_mistake(first: str, second: str) -> None:
     assert len(load_config_text(config(first, second), "f.yaml").intakes) == 2
+
+
+def test_load_source_that_is_the_routes_target_is_no_mistake_where_rounds_count() -> None:
+    intake = "  i: {source: {broker: events, topic: t}, route: r, to: origin}\n"
+    assert load_config_text(CONFIG + intake, "f.yaml").intakes["i"].to == "origin"

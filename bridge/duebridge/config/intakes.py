@@ -200,6 +200,24 @@ def _faults_beside(intake: IntakeSettings, route: AddressedRoute) -> Iterator[Fa
     if intake.to != "route" and intake.source.broker != broker:
         text = f"expected the broker of the route's target ({broker}), since due messages go to it"
         yield ("source", "broker"), f"{text}; got {intake.source.broker!r}"
+    yield from _cycles(intake, route)
+
+
+def _cycles(intake: IntakeSettings, route: AddressedRoute) -> Iterator[Fault]:
+    """Yield a fault for what the intake would send to its own source, and take in for ever.
+
+    With `to: origin` a message goes to the source only where it says that, for so many rounds.
+    """
+    source = intake.source.target()
+    if source is None:
+        return
+    if source == (intake.dead_letter or route.dead_letter):
+        text = f"expected dead letters to go elsewhere than to the source ({source})"
+        at = "route" if intake.dead_letter is None else "dead_letter"
+        yield (at,), f"{text}: refused messages would come back for ever"
+    if intake.to == "route" and source == route.target:
+        text = f"expected a route to another target than the source ({source})"
+        yield ("route",), f"{text}: due messages would come back for ever"
 
 
 def due_targets(

@@ -66,6 +66,13 @@ class SourceSettings(Model):
         """Return what is read, by its fields: two intakes of it would each get a part."""
         return {name: str(value) for name, value in self.model_dump().items()}
 
+    def target(self) -> Target | None:
+        """Return the target whose messages are read; None, the default, where a type has none.
+
+        An intake must not send there itself: what it sends would come back for ever.
+        """
+        return None
+
 
 class SourcePlan(msgspec.Struct, frozen=True):
     """The plan by which a source serves its intake.

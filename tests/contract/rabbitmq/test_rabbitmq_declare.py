@@ -262,8 +262,8 @@ def test_examine_dead_letters_that_come_back_warns(
     rabbitmq_url: str, channel: Any, names: Names
 ) -> None:
     channel.queue_declare(names.queue, durable=True)
-    letter = Target("billing", exchange="", routing_key=names.queue)
-    plan = names.plan(declare=None, dead_letter=letter)
+    letter = Target("billing", exchange=names.exchange, routing_key="k")
+    plan = names.plan(dead_letter=letter)
     assert warnings(examined(rabbitmq_url, plan)) == ["the intake's dead letters come back to it"]
 
 

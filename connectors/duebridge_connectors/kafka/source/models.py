@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from duebridge.envelope import Target
 from duebridge.ports.settings import Text, expected
 from duebridge.ports.source import SourceSettings
 from duebridge_connectors.kafka.checks.permissions import DEFAULT_GROUP
@@ -28,3 +29,7 @@ class KafkaSourceSettings(SourceSettings):
     def shared(self) -> Mapping[str, str]:
         """Return what is read; see `SourceSettings.shared`."""
         return {"broker": self.broker, "topic": self.topic, "group": self.group}
+
+    def target(self) -> Target:
+        """Return the topic; see `SourceSettings.target`."""
+        return Target(self.broker, topic=self.topic)

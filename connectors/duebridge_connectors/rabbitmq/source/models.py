@@ -35,6 +35,10 @@ class RabbitSourceSettings(SourceSettings):
         """Return what is read; see `SourceSettings.shared`."""
         return {"broker": self.broker, "queue": self.queue}
 
+    def target(self) -> Target:
+        """Return the queue; see `SourceSettings.target`."""
+        return Target(self.broker, exchange="", routing_key=self.queue)
+
 
 class RabbitDeclaration(Model):
     """What programs of the delayed-message plugin publish to, made by `duebridge intake declare`.
