@@ -126,9 +126,10 @@ def given_options(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
         for name, value in parameters.items()
         if name not in _OF_COMMANDS and value is not None
     }
-    found["config"] = str(config_path(parameters["context"], parameters["config"]))
+    config = config_path(parameters["context"], parameters["config"])
     if "route" in parameters:
-        find_route(load_config(found["config"]), parameters["route"])
+        find_route(load_config(config), parameters["route"])
+    found["config"] = str(config)
     write = {name: found.pop(name) for name in WriteOptions.__struct_fields__ if name in found}
     return write, found
 
