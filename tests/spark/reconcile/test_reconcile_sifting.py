@@ -33,12 +33,13 @@ def any_story(random: Random) -> list[Fact]:
     told = [
         *[Told("accepted", begun, due)] * random.choice((0, 1, 1, 1)),
         *[Said(random.choice(("accepted", "unknown", "cancelled")), T, due, random.choice("pq "))],
+        Said(random.choice(("recorded", "in_flight", "cancelled")), random.choice((T - 5, T + 10))),
         *[Came(random.choice((due - 1, due + 5, UNTIL)), begun, due, print_of="p")] * 2,
         Came(due + 5, begun, random.choice((due, DUE, None)), is_dead=True),
         Came(due + 5, begun, due, place=random.choice(("right", "stray", "elsewhere"))),
         Held(random.choice(("ready", "dead", "cold")), random.choice((DUE, DUE * 2)), begun),
         Told(random.choice(("replaced", "rescheduled", "retried")), T + 9, due),
-        Told("cancelled", random.choice((T + 10, UNTIL + 1)), due, random.choice((0, 1))),
+        Told("cancelled", random.choice((T - 5, T + 10, UNTIL + 1)), due, random.choice((0, 1))),
         Told("demoted", T + 11, due),
         *[Told("delivered", random.choice((due + 9, UNTIL + 1)), due, 1)] * 2,
     ]

@@ -15,6 +15,7 @@ ACCEPTED, DUE, CANCELLED, EXCUSED, ENDED = 1, 2, 3, 4, 5
 ATTEMPTED, TARGET, DEAD_LETTER, HELD, HELD_DEAD, RECEIPT, DEMOTED = 6, 7, 8, 9, 10, 11, 12
 REPLACED, KNOWN, BEFORE, LATER, ACKED = 13, 14, 15, 16, 17
 STRAY, STRAY_LETTER, ELSEWHERE = 18, 19, 20  # misplaced; the last is of a route not judged
+CALLED_OFF, RECORDED = 21, 22  # cancels that receipts tell of: of a life, of what may be cold
 
 WITHIN_A_MS = 2**22
 NEVER_MS = 2**41 - 1  # later than every instant, and its place still fits
@@ -58,7 +59,8 @@ def receipt_facts(receipts: DataFrame, since_ms: int = 0, until_ms: int = NEVER_
     and within a period that begins later they only add to what the journal says was accepted.
     `status` is the answer of the call: accepted, duplicate or replaced; cancelled or in_flight, of
     a cancel; rescheduled; recorded, of a reschedule with a due instant, else of a cancel; or
-    unknown, without an answer. Without the column, all are accepted.
+    unknown, without an answer. Without the column, all are accepted. A cancel that may be of a life
+    before the period, for want of `at`, only excuses.
     """
     has = receipts.columns
     status = F.col("status") if "status" in has else F.lit("accepted")
@@ -66,15 +68,19 @@ def receipt_facts(receipts: DataFrame, since_ms: int = 0, until_ms: int = NEVER_
     is_moved = (status == "rescheduled") | (status == "recorded") & F.col("due_at").isNotNull()
     dated = _in_period(_ms("at"), since_ms, until_ms, RECEIPT) if "at" in has else None
     undated = F.lit(KNOWN if since_ms else RECEIPT)
+    at_ms = _ms("at") if "at" in has else F.lit(None).cast("long")
+    is_undated = at_ms.isNull() & F.lit(since_ms > 0)
     what = (
         F.when(status.isin(*_TAKEN), undated if dated is None else F.coalesce(dated, undated))
         .when(is_moved, DUE)
-        .when(status.isin("cancelled", "recorded"), CANCELLED)
-        .when(status == "in_flight", EXCUSED)
+        .when((status == "cancelled") & ~is_undated, CALLED_OFF)
+        .when((status == "recorded") & ~is_undated, RECORDED)
+        .when(status.isin("cancelled", "recorded", "in_flight"), EXCUSED)
         .otherwise(ATTEMPTED)
     )
     order = order_of(_ms("at"), F.lit(0)) if "at" in has else None
-    return _facts(receipts, what, due_ms=_ms("due_at"), place=order, print_of=print_of)
+    due_ms = _ms("due_at")
+    return _facts(receipts, what, at_ms=at_ms, due_ms=due_ms, place=order, print_of=print_of)
 
 
 def held_facts(held: DataFrame, since_ms: int = 0, until_ms: int = NEVER_MS) -> DataFrame:
@@ -110,6 +116,16 @@ def arrived_facts(arrived: DataFrame, since_ms: int = 0, until_ms: int = NEVER_M
     due_ms = F.col("header_due_ms") if "header_due_ms" in has else None
     print_of, place = F.col("fingerprint"), order_of(begun)
     return _facts(arrived, what, at_ms=_ms("at"), due_ms=due_ms, place=place, print_of=print_of)
+
+
+def is_any(*kinds: int) -> Column:
+    """Tell whether a fact is one of these."""
+    return F.col("what").isin(*kinds)
+
+
+def only(name: str, *kinds: int) -> Column:
+    """Return a column of these facts, null of all others."""
+    return F.when(is_any(*kinds), F.col(name))
 
 
 def _in_period(at_ms: Column, since_ms: int, until_ms: int, what: Column | int) -> Column:

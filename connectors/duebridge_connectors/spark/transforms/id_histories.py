@@ -10,9 +10,10 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from duebridge_connectors.spark.transforms.own_turns import CLOCKS_DIFFER_MS
+
 _ENDS = ("delivered", "shunted", "dropped")
 _CALLED_OFF = ("cancelled", "recorded")
-CLOCKS_DIFFER_MS = 60_000  # those of callers and the store, at most
 _TAKEN = ("accepted", "replaced", "duplicate")
 _READING = "after_cancel boolean, maybe_after_cancel boolean, misdated boolean"
 
@@ -50,7 +51,7 @@ class StoryReading(NamedTuple):
 
 
 def read_story(
-    events: Iterable[JournalEvent], messages: Sequence[ArrivedMessage], calls: Sequence[CallAnswer]
+    events: Sequence[JournalEvent], messages: Sequence[ArrivedMessage], calls: Sequence[CallAnswer]
 ) -> StoryReading:
     """Judge the history of one id.
 
@@ -60,7 +61,7 @@ def read_story(
     """
     answers = {call.answer for call in calls}
     story = _Story(is_told="cancelled" in answers and "in_flight" not in answers)
-    for event in events:
+    for event in [*_straight_to_cold(events, calls), *events]:
         story.enter(event)
     begun = {message.begun_ms for message in messages}
     last = _last_word(calls)
@@ -82,7 +83,24 @@ def _last_word(calls: Iterable[CallAnswer]) -> CallAnswer | None:
     told = [call for call in calls if call.answer in _TAKEN or _is_cancel(call)]
     if not any(_is_cancel(call) for call in told):
         return None
-    return max(told, key=lambda call: call.at_ms or 0)
+    return max(told, key=lambda call: (call.at_ms or 0, call.answer in _TAKEN))
+
+
+def _straight_to_cold(
+    events: Iterable[JournalEvent], calls: Iterable[CallAnswer]
+) -> list[JournalEvent]:
+    """Return the demote of what was accepted as a cold row: the journal has it once it comes back.
+
+    Receipts tell: the store accepted it well before the journal's first entry of a begin.
+    """
+    begun = min((event.at_ms for event in events if event.kind == "accepted"), default=None)
+    told = [
+        JournalEvent("demoted", call.at_ms, call.due_ms, None)
+        for call in calls
+        if call.answer in _TAKEN and call.at_ms is not None
+        if begun is not None and call.at_ms < begun - CLOCKS_DIFFER_MS
+    ]
+    return [max(told, key=lambda event: event.at_ms)] if told else []
 
 
 def _is_cancel(call: CallAnswer) -> bool:
@@ -199,14 +217,14 @@ def _read_row(events: list[Row], messages: list[Row], calls: list[Row]) -> tuple
 
 
 def with_readings(verdicts: DataFrame, readings: DataFrame) -> DataFrame:
-    """Return the verdicts, with what the stories say instead of what the counts say."""
+    """Return the verdicts, with what the stories say beside what the counts prove."""
     both = verdicts.join(
         F.broadcast(readings.withColumnsRenamed(_RENAMED)), ["route", "id"], "left"
     )
-    maybe = F.coalesce("maybe_after_cancel", F.lit(False))
+    maybe = F.coalesce("maybe_after_cancel", F.lit(False)) & ~F.col("after_cancel")
     return both.withColumns(
         {
-            "after_cancel": F.coalesce("read_after_cancel", "after_cancel"),
+            "after_cancel": F.col("after_cancel") | F.coalesce("read_after_cancel", F.lit(False)),
             "misdated": F.coalesce("read_misdated", "misdated") & F.col("misdated"),
             "doubtful": F.when(maybe, F.array(F.lit("after_cancel"))).otherwise(F.col("doubtful")),
         }

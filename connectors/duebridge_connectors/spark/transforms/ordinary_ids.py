@@ -23,9 +23,13 @@ _ODD = 0  # a bit that no fact has: this row alone needs a closer look
 _BEGINS = (what.ACCEPTED, what.RECEIPT)
 _DEAD = (what.DEAD_LETTER, what.HELD_DEAD)
 _CAME = (what.TARGET, *_DEAD)
-_ENDS = (*_CAME, what.HELD, what.CANCELLED, what.EXCUSED, what.ENDED)
+_CALLED_OFF = (what.CANCELLED, what.CALLED_OFF)
+_OFF = (*_CALLED_OFF, what.EXCUSED)
+_ENDS = (*_CAME, what.HELD, *_OFF, what.ENDED)
 _STRAYS = (what.STRAY, what.STRAY_LETTER, what.ELSEWHERE)
-_SEVERAL = (what.REPLACED, what.DEMOTED, what.BEFORE, what.LATER)  # lives, or parts of them
+_SEVERAL = (  # lives, or parts of them
+    *(what.REPLACED, what.DEMOTED, what.BEFORE, what.LATER, what.RECORDED),
+)
 _DATED = (*_BEGINS, what.REPLACED, what.DUE)  # says when it is due, or is odd
 
 
@@ -70,7 +74,7 @@ def ordinary_verdicts(shapes: DataFrame) -> DataFrame:
         "delivered": _has(what.TARGET),
         "dead": _has(*_DEAD),
         "held": _has(what.HELD),
-        "cancelled": _has(what.CANCELLED),
+        "cancelled": _has(*_CALLED_OFF, what.RECORDED),
     }
     return shapes.where("key is null").select(
         *("route", "ids", "late_by_ms", "noted", "noted_by_ms"),
@@ -93,11 +97,14 @@ def _flagged(facts: DataFrame, window: JudgedPeriod) -> DataFrame:
         F.max("due_ms").alias("most_due"),
         F.min("print").alias("least_print"),
         F.max("print").alias("most_print"),
-        F.min(F.when(_is(what.TARGET), F.col("at_ms"))).alias("first_at"),
+        F.max(F.when(_is(*_BEGINS), F.col("at_ms"))).alias("begun_at"),
+        # what came and was called off as well is odd: one column does for both
+        F.min(F.when(_is(what.TARGET, *_OFF), F.col("at_ms"))).alias("ended_at"),
         F.max(F.when(_is(what.ACKED), F.col("at_ms"))).alias("acked_at"),
     )
-    late_by = F.when(_has(*_BEGINS), F.col("first_at") - F.col("least_due"))
-    return flagged.withColumn("late_by_ms", late_by)
+    first_at = F.when(_has(what.TARGET), F.col("ended_at"))
+    late_by = F.when(_has(*_BEGINS), first_at - F.col("least_due"))
+    return flagged.withColumns({"first_at": first_at, "late_by_ms": late_by})
 
 
 def _bits(window: JudgedPeriod) -> Column:
@@ -115,8 +122,11 @@ def _is_ordinary(window: JudgedPeriod) -> Column:
     """
     is_quiet = ~_has(_ODD, *_BEGINS, what.REPLACED, *_CAME, *_STRAYS)
     is_once = F.bit_count("kinds") == F.col("facts")
-    is_one_life = is_once & _has(*_BEGINS) & _has(*_ENDS) & ~_has(_ODD, *_SEVERAL, *_STRAYS)
-    is_both = (_has(what.CANCELLED) & _has(*_CAME)) | (_has(what.TARGET) & _has(*_DEAD))
+    # what was called off before it began was another life
+    is_in_order = ~_has(*_OFF) | F.coalesce(F.col("begun_at") < F.col("ended_at"), F.lit(True))
+    is_alone = is_once & is_in_order & ~_has(_ODD, *_SEVERAL, *_STRAYS)
+    is_one_life = is_alone & _has(*_BEGINS) & _has(*_ENDS)
+    is_both = (_has(*_OFF) & _has(*_CAME)) | (_has(what.TARGET) & _has(*_DEAD))
     return is_quiet | (is_one_life & ~is_both & _agrees(window))
 
 

@@ -1,8 +1,9 @@
 """The verdict of `duebridge.audit` on Spark, for any number of envelopes, in the same words.
 
 Each id is one row. An id that was accepted several times had as many lives: as many deliveries are
-lawful, and a delivery is early only before the first due instant. Where that is too coarse, the id
-is a suspect, and `id_histories` judges its journal event by event.
+lawful, and a delivery is early only before the first due instant. What became of its lives before
+and after the period does not count (`own_turns`). Where that is too coarse, the id is a suspect,
+and `id_histories` judges its journal event by event.
 """
 
 from functools import reduce
@@ -16,19 +17,24 @@ from duebridge_connectors.spark.transforms import facts as what
 from duebridge_connectors.spark.transforms.facts import (
     arrived_facts,
     held_facts,
+    is_any,
     journal_facts,
+    only,
     receipt_facts,
 )
+from duebridge_connectors.spark.transforms.own_turns import turn_aggregates, with_own_turns
 
 REMARKS = ("duplicates", "in_two_places", "late")  # lawful after a fault, or not promised
 KINDS = (*BROKEN, *REMARKS)
 
 _BEGINS = (what.ACCEPTED, what.REPLACED, what.RECEIPT)
-_DUES = (what.ACCEPTED, what.REPLACED, what.DUE, what.RECEIPT)
-_ANY_DUES = (*_DUES, what.DEMOTED, what.KNOWN, what.ATTEMPTED)
+_ANY_DUES = (*_BEGINS, what.DUE, what.DEMOTED, what.KNOWN, what.ATTEMPTED)
 _TARGETS, _LETTERS = (what.TARGET, what.STRAY), (what.DEAD_LETTER, what.STRAY_LETTER)
 _ARRIVED = (*_TARGETS, *_LETTERS)
-_ENDS = ("delivered_lives", "dead_lives", "held", "cancelled", "excused", "ended")
+_ENDS = (
+    *("delivered_lives", "dead_lives", "held"),
+    *("own_cancels", "called_off", "own_excuses", "own_ended"),
+)
 
 
 class Evidence(NamedTuple):
@@ -87,25 +93,27 @@ def _needed(evidence: Evidence, since_ms: int) -> DataFrame:
 
 def aggregate_lives(facts: DataFrame) -> DataFrame:
     """Aggregate facts to one row for each route and id."""
-    return facts.groupBy("route", "id").agg(
+    rows = facts.groupBy("route", "id").agg(
         *_counts(),
-        F.max_by(_of("due_ms", *_DUES), _of("place", *_DUES)).alias("last_due"),
-        F.min(_of("due_ms", *_BEGINS)).alias("first_due"),
-        F.min(_of("due_ms", *_ANY_DUES)).alias("least_due"),
-        F.max(_of("due_ms", *_ANY_DUES)).alias("most_due"),
-        F.min(_of("due_ms", *_ARRIVED)).alias("least_header"),
-        F.max(_of("due_ms", *_ARRIVED)).alias("most_header"),
-        F.max(_of("due_ms", what.HELD)).alias("held_due"),
-        F.min(_of("at_ms", *_TARGETS)).alias("first_at"),
-        F.max(_of("at_ms", what.ACKED)).alias("acked_at"),
-        F.min(_of("place", *_BEGINS)).alias("first_begin"),
-        F.max(_of("place", *_ARRIVED, what.HELD_DEAD)).alias("last_begin"),
-        F.max(_of("print", what.RECEIPT, what.KNOWN)).alias("sent"),
-        F.min(_of("print", *_ARRIVED)).alias("least"),
-        F.max(_of("print", *_ARRIVED)).alias("most"),
+        *turn_aggregates(),
+        F.min(only("due_ms", *_BEGINS)).alias("first_due"),
+        F.min(only("due_ms", *_ANY_DUES)).alias("least_due"),
+        F.max(only("due_ms", *_ANY_DUES)).alias("most_due"),
+        F.min(only("due_ms", *_ARRIVED)).alias("least_header"),
+        F.max(only("due_ms", *_ARRIVED)).alias("most_header"),
+        F.max(only("due_ms", what.HELD)).alias("held_due"),
+        F.min(only("at_ms", *_TARGETS)).alias("first_at"),
+        F.max(only("at_ms", what.ACKED)).alias("acked_at"),
+        F.min(only("place", *_BEGINS)).alias("first_begin"),
+        F.max(only("place", *_ARRIVED, what.HELD_DEAD)).alias("last_begin"),
+        F.max(only("print", what.RECEIPT, what.KNOWN)).alias("sent"),
+        F.min(only("print", *_ARRIVED)).alias("least"),
+        F.max(only("print", *_ARRIVED)).alias("most"),
         _lives(*_TARGETS).alias("delivered_lives"),
         _lives(*_LETTERS, what.HELD_DEAD).alias("dead_lives"),
     )
+    lives = F.greatest(F.col("accepts") - F.col("returned"), "begun")
+    return with_own_turns(rows).withColumn("accepted", lives).drop("accepts", "begun")
 
 
 def _counts() -> list[Column]:
@@ -115,16 +123,17 @@ def _counts() -> list[Column]:
     """
     elsewhen = (_count(what.BEFORE, what.LATER) > 0) & (_count(what.ACCEPTED, what.REPLACED) == 0)
     begun = F.when(elsewhen, F.lit(0)).otherwise(F.least(_count(*_BEGINS), F.lit(1)))
-    came_back = _count(what.ACCEPTED) - _count(what.DEMOTED)
+    cancelled = _count(what.CANCELLED, what.CALLED_OFF, what.RECORDED)
     return [
-        F.greatest(came_back, begun).alias("accepted"),
+        _count(what.ACCEPTED).alias("accepts"),
+        begun.alias("begun"),
         _count(*_TARGETS).alias("delivered"),
         _count(*_LETTERS, what.HELD_DEAD).alias("dead"),
         _count(what.HELD).alias("held"),
-        _count(what.CANCELLED).alias("cancelled"),
+        cancelled.alias("cancelled"),
+        _count(what.CANCELLED).alias("cancels"),
         _count(what.EXCUSED).alias("excused"),
         _count(what.ATTEMPTED).alias("attempted"),
-        _count(what.ENDED).alias("ended"),
         _count(what.DEMOTED).alias("demoted"),
         _count(what.KNOWN).alias("known"),
         _count(what.BEFORE).alias("before"),
@@ -135,8 +144,8 @@ def _counts() -> list[Column]:
 
 def _lives(*kinds: int) -> Column:
     """Count the lives that came: messages of one life have one beginning, if they say it."""
-    known = F.collect_set(_of("place", *kinds))
-    return F.size(known) + F.count_if(_is(*kinds) & F.col("place").isNull())
+    known = F.collect_set(only("place", *kinds))
+    return F.size(known) + F.count_if(is_any(*kinds) & F.col("place").isNull())
 
 
 def judge(
@@ -163,7 +172,7 @@ def judge(
         {
             "lost": accepted > _accounted(),
             "early": _is_true(F.col("late_by_ms") < -skew_ms),
-            "after_cancel": (F.col("cancelled") > 0) & ~_has_lives() & (delivered + dead > 0),
+            "after_cancel": _is_called_off() & ~_has_lives() & (delivered + dead > 0),
             "unexpected": (delivered + dead > 0) & ~is_known & _is_unheard_of(),
             "corrupt": _is_true(F.least("least", "most") != F.col("sent"))
             | _is_true(F.greatest("least", "most") != F.col("sent")),
@@ -188,17 +197,27 @@ def _accounted() -> Column:
     A second copy of one life is no end of another.
     """
     ends = reduce(Column.__add__, map(F.col, _ENDS))
-    return ends + F.when(F.col("demoted") > 0, F.col("later")).otherwise(F.lit(0))
+    return ends + F.when(F.col("is_cold"), F.col("later")).otherwise(F.lit(0))
 
 
 def _has_lives() -> Column:
     return (F.col("accepted") > 1) | (F.col("demoted") > 0)
 
 
+def _is_called_off() -> Column:
+    """Tell whether a cancel ended a life of the period."""
+    return (F.col("own_cancels") > 0) | F.col("is_told")
+
+
 def _may_be_revoked() -> Column:
-    """Tell whether a cancel, or a schedule over a cold row, ended one of several lives."""
-    is_cancelled = (F.col("cancelled") > 0) & _has_lives()
-    return is_cancelled | (F.col("demoted") > 0) & (F.col("accepted") > 1)
+    """Tell whether a cancel, or a schedule over a cold row, ended one of several lives.
+
+    A cancel of a life outside of the period says that there are several.
+    """
+    is_of_another = F.col("cancels") > F.col("own_cancels")
+    is_cancelled = (F.col("cancelled") > 0) & (_has_lives() | is_of_another)
+    is_untold = F.col("is_maybe_told") & (F.col("own_cancels") + F.col("own_excuses") == 0)
+    return is_cancelled | is_untold | F.col("was_cold") & (F.col("accepted") > 1)
 
 
 def _has_dues() -> Column:
@@ -247,17 +266,8 @@ def some_of_each_kind(wrong: DataFrame, most: int) -> DataFrame:
     return numbered.where(F.col("number") <= most).drop("number")
 
 
-def _is(*kinds: int) -> Column:
-    return F.col("what").isin(*kinds)
-
-
-def _of(name: str, *kinds: int) -> Column:
-    """Return a column of these facts, null of all others."""
-    return F.when(_is(*kinds), F.col(name))
-
-
 def _count(*kinds: int) -> Column:
-    return F.count_if(_is(*kinds))
+    return F.count_if(is_any(*kinds))
 
 
 def _is_true(condition: Column) -> Column:
