@@ -110,7 +110,7 @@ class Connection:
         return isinstance(self.client, ClusterClient)
 
     def node_of(self, key: str) -> str:
-        """Return the name of the Cluster's node that has a key; empty on one server."""
+        """Return the Cluster's node, by name, of a key; empty for none, or on one server."""
         return node_name(self.client, key)
 
     def server_of(self, key: str) -> Any:
