@@ -59,7 +59,7 @@ def with_own_turns(rows: DataFrame) -> DataFrame:
             "last_due": _last_due(),
             "own_cancels": F.size(_own(what.CANCELLED, begin=begin)),
             "own_excuses": F.size(_own(what.EXCUSED, begin=begin)),
-            "own_ended": F.size(_own(what.ENDED, begin=begin)),
+            "own_ended": F.size(_own(what.ENDED, begin=begin, slack=WITHIN_A_MS)),
             "called_off": F.size(told),
             "is_told": F.exists(told, _is_certain),
             "is_maybe_told": F.exists(told, lambda turn: ~_is_certain(turn)),
@@ -70,13 +70,16 @@ def with_own_turns(rows: DataFrame) -> DataFrame:
     ).drop(*_AGGREGATED)
 
 
-def _own(*kinds: int, begin: Column) -> Column:
-    """Return the turns of these kinds from an instant on, up to the next life after the period."""
+def _own(*kinds: int, begin: Column, slack: int = 0) -> Column:
+    """Return the turns of these kinds from an instant on, up to the next life after the period.
+
+    `slack`: a message says of a life's begin which millisecond, and no number within it.
+    """
 
     def is_own(turn: Column) -> Column:
         place = _place(turn)
         since = F.coalesce(place >= begin, F.lit(True))
-        return turn["what"].isin(*kinds) & since & _is_before_next(place)
+        return turn["what"].isin(*kinds) & since & _is_before_next(place - slack)
 
     return F.filter("turns", is_own)
 
