@@ -1,4 +1,4 @@
-"""Held targets that nobody delivers to any more: their hold ends."""
+"""Held targets: many at once, and those that nobody delivers to any more, whose hold ends."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from duebridge.worker.lanes.targets import ProbeCursor
 from duebridge.worker.reporting.gauges import register
 from duebridge.worker.shard import ShardView
 from tests.acceptance.targets import Targets
-from tests.support.floor import Floor
+from tests.support.floor import Floor, let_each_call_take_1_ms
 
 MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
 OWN = [{"broker": "memory", "topic": "*"}]
@@ -48,6 +48,40 @@ def swap_target(targets: Targets, topic: str) -> None:
     route = floor.config.routes["r"].model_copy(update=update)
     view = ShardView(route, floor.stores["r"], floor.monotonic)
     floor.worker.swap([view, floor.views["other"]])
+
+
+def test_many_held_targets_take_little_of_each_turn_and_recover_together(
+    targets: Targets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each search for one of them is a call, however many retries it looks at in vain."""
+    topics = [f"gone{number}" for number in range(300)]
+    targets.outcomes |= dict.fromkeys(topics, MISSING)
+    for topic in topics:
+        targets.schedule(f"{topic}-a", f"{topic}-b", topic=topic)
+    targets.run(1000)
+    let_each_call_take_1_ms(targets.floor, monkeypatch)
+    assert longest_turn_ms(targets, 3000) <= 100
+    targets.outcomes.clear()
+    assert longest_turn_ms(targets, 3000) <= 100
+    assert {topic: len(targets.gone(topic)) for topic in topics} == dict.fromkeys(topics, 2)
+
+
+def longest_turn_ms(targets: Targets, ms: int) -> int:
+    """Let time pass, with one envelope more for the route's target each 100 ms, which goes soon."""
+    floor, (worker,) = targets.floor, targets.workers
+    longest, until_ms = 0, floor.elapsed_ms + ms
+    while floor.elapsed_ms < until_ms:
+        name = f"well{floor.elapsed_ms}"
+        targets.schedule(name)
+        floor.advance(100)
+        worker.wake(floor.views["r"])
+        moved = 1
+        while moved:
+            began_ms = floor.elapsed_ms
+            moved = worker.run_once()
+            longest = max(longest, floor.elapsed_ms - began_ms)
+        assert name in targets.gone("t")
+    return longest
 
 
 def test_end_hold_of_a_mistyped_target_once_a_swap_has_mended_it(targets: Targets) -> None:

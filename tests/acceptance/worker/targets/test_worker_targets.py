@@ -9,7 +9,7 @@ from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from tests.acceptance.targets import Targets
 from tests.support.desk import acks
-from tests.support.floor import Floor, let_each_call_take_1_ms
+from tests.support.floor import Floor
 
 MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
 REPLICAS = Outcome(Verdict.TARGET_UNAVAILABLE, error_class="Replicas", error_message="1 of 2")
@@ -201,40 +201,6 @@ def test_two_held_targets_do_not_disturb_each_other(build: Build) -> None:
     targets.run(2000)
     assert sorted(targets.gone("away")) == names(700, "b")
     assert targets.gone("gone") == []
-
-
-def test_many_held_targets_take_little_of_each_turn_and_recover_together(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each search for one of them is a call, however many retries it looks at in vain."""
-    targets, topics = build(hold="10m"), names(300, "gone")
-    targets.outcomes |= dict.fromkeys(topics, MISSING)
-    for topic in topics:
-        targets.schedule(f"{topic}-a", f"{topic}-b", topic=topic)
-    targets.run(1000)
-    let_each_call_take_1_ms(targets.floor, monkeypatch)
-    assert longest_turn_ms(targets, 3000) <= 100
-    targets.outcomes.clear()
-    assert longest_turn_ms(targets, 3000) <= 100
-    assert {topic: len(targets.gone(topic)) for topic in topics} == dict.fromkeys(topics, 2)
-
-
-def longest_turn_ms(targets: Targets, ms: int) -> int:
-    """Let time pass, with one envelope more for the route's target each 100 ms, which goes soon."""
-    floor, (worker,) = targets.floor, targets.workers
-    longest, until_ms = 0, floor.elapsed_ms + ms
-    while floor.elapsed_ms < until_ms:
-        name = f"well{floor.elapsed_ms}"
-        targets.schedule(name)
-        floor.advance(100)
-        worker.wake(floor.views["r"])
-        moved = 1
-        while moved:
-            began_ms = floor.elapsed_ms
-            moved = worker.run_once()
-            longest = max(longest, floor.elapsed_ms - began_ms)
-        assert name in targets.gone("t")
-    return longest
 
 
 @pytest.mark.parametrize("is_restart", [False, True])
