@@ -143,11 +143,12 @@ def test_search_stops_where_the_records_are_too_many_bytes_and_goes_on(
 def test_search_of_suspects_leaves_out_what_is_ready_beside_them(desk: OperatorsDesk) -> None:
     (store,) = desk.operator.stores(REMINDERS)
     desk.send(REMINDERS, Envelope.new(b"x", id="suspect", delay="0ms"))
+    wait_until(lambda: store.promote().moved, "it to be due")
     for _ in range(2):
-        assert store.claim(1, 1, promote=1).ids == ["suspect"]
+        assert store.claim(1, 1).ids == ["suspect"]
         wait_until(lambda: bool(store.reclaim().moved), "its lease to run out")
     desk.send(REMINDERS, Envelope.new(b"x", id="sound", delay="0ms"))
-    store.promote()
+    wait_until(lambda: store.promote().moved, "it to be due")
     for state, expected in (("suspect", ["suspect"]), ("ready", ["suspect", "sound"])):
         page = search(desk.operator, SearchFilter(REMINDERS, state=state))
         assert ids(page) == expected

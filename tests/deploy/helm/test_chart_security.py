@@ -335,7 +335,8 @@ GENERATED = "OrderTimeout2Region3Europe4Production"  # as far as a rule can tell
 def test_topics_queues_and_keys_of_exchanges_may_look_generated(chart: Chart) -> None:
     kafka_target = {"broker": "orders", "topic": GENERATED}
     target = {"broker": "billing", "exchange": GENERATED, "routing_key": GENERATED}
-    intake = {"source": {"broker": "billing", "queue": GENERATED}, "route": "a"}
+    source = {"broker": "billing", "queue": f"{GENERATED}.intake"}
+    intake = {"source": source, "route": "a"}
     rendered = chart.given(
         {
             "config.brokers.billing": {"type": "rabbitmq", "url": "amqp://rabbit/%2F"},

@@ -73,13 +73,17 @@ def job_session(
     has_kafka: bool = False,
     has_delta: bool = False,
     config: str | None = None,
+    route: str | None = None,
     places: Iterable[str | None] = (),
 ) -> Iterator["SparkSession"]:
     """Open the session of a job; raises `ConfigError` if Spark is not installed.
 
-    Spark opens `places` on S3 as the cold tiers of the configuration open their buckets.
+    Raises `UnknownRoute` before Spark starts, which takes seconds. Spark opens `places` on S3 as
+    the cold tiers of the configuration open their buckets.
     """
     module = imported("session")
+    if config is not None and route is not None:
+        find_route(load_config(config), route)
     more = parse_pairs("--spark", settings)
     needed = {"has_kafka": has_kafka, "has_delta": has_delta, "has_s3": is_s3(places)}
     is_known = config is not None and needed["has_s3"]
@@ -118,18 +122,14 @@ _PAIRS = {"columns": "--column", "read_options": "--read"}
 def given_options(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Divide a command's parameters: options of the data source's write, and all others.
 
-    Both lack what was not given: the jobs have the defaults. Raises `ConfigError`, also for a
-    route that is not configured: Spark takes seconds to start.
+    Both lack what was not given: the jobs have the defaults. Raises `ConfigError`.
     """
     found = {
         name: parse_pairs(_PAIRS[name], value) if name in _PAIRS else value
         for name, value in parameters.items()
         if name not in _OF_COMMANDS and value is not None
     }
-    config = config_path(parameters["context"], parameters["config"])
-    if "route" in parameters:
-        find_route(load_config(config), parameters["route"])
-    found["config"] = str(config)
+    found["config"] = str(config_path(parameters["context"], parameters["config"]))
     write = {name: found.pop(name) for name in WriteOptions.__struct_fields__ if name in found}
     return write, found
 

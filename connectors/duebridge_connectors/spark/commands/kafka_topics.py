@@ -59,7 +59,12 @@ def intake(
     """
     write, wanted = job.given_options(locals())
     with job.job_session(
-        "intake", settings, has_kafka=True, config=write["config"], places=[checkpoint]
+        "intake",
+        settings,
+        has_kafka=True,
+        config=write["config"],
+        route=route,
+        places=[checkpoint],
     ) as spark:
         from duebridge_connectors.spark.jobs.intake import Intake, run_intake
 

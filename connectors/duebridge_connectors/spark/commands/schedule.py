@@ -6,8 +6,7 @@ import typer
 
 from duebridge.cli.exits import finish
 from duebridge.cli.output import Output, OutputOption, complain
-from duebridge.cli.session import ConfigOption, actor_name, load
-from duebridge.scheduling.route_scheduler import find_route
+from duebridge.cli.session import ConfigOption, actor_name
 from duebridge_connectors.spark.commands import job
 from duebridge_connectors.spark.source.options import check_format
 
@@ -50,9 +49,10 @@ def schedule(
     """
     write, wanted = job.given_options(locals())
     write["actor"] = actor_name()
-    find_route(load(context, config), route)
     check_format(form)
-    with job.job_session("schedule", settings, config=write["config"], places=inputs) as spark:
+    with job.job_session(
+        "schedule", settings, config=write["config"], route=route, places=inputs
+    ) as spark:
         from duebridge_connectors.spark.jobs.schedule import run_schedule
 
         summary = run_schedule(spark, **wanted, **write)
@@ -75,7 +75,7 @@ def demote(
     reschedule continue to work. After a kill, run it again.
     """
     write, _ = job.given_options(locals())
-    with job.job_session("demote", settings) as spark:
+    with job.job_session("demote", settings, config=write["config"], route=route) as spark:
         from duebridge_connectors.spark.jobs.demote import run_demote
 
         summary = run_demote(spark, **write)
@@ -98,7 +98,7 @@ def hydrate(
     again.
     """
     write, _ = job.given_options(locals())
-    with job.job_session("hydrate", settings) as spark:
+    with job.job_session("hydrate", settings, config=write["config"], route=route) as spark:
         from duebridge_connectors.spark.jobs.hydrate import run_hydrate
 
         summary = run_hydrate(spark, **write)
