@@ -35,8 +35,8 @@ _NEVER_MS = 2**63
 class PageSize(NamedTuple):
     """The most that a page of one source has: envelopes, and bytes of records, but at least one."""
 
-    envelopes: int = PAGE
-    bytes: int = MAX_BATCH_BYTES
+    envelopes: int
+    bytes: int
 
 
 class ListPosition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -106,7 +106,7 @@ class Listing:
         `most_bytes` of records in all, or one of each source.
         """
         page = PAGE if limit is None else max(LEAST_PAGE, limit // self.sources + 1)
-        listed = self._merged(window, after, self.page_size(min(page, PAGE), most_bytes))
+        listed = self._merged(window, after, self._page_size(min(page, PAGE), most_bytes))
         return islice((found for found in listed if window.has(found.entry)), limit)
 
     @property
@@ -114,19 +114,24 @@ class Listing:
         """The number of lists that are merged, one for each shard and state."""
         return len(self._sources)
 
-    def page_size(self, envelopes: int, most_bytes: int | None = None) -> PageSize:
-        """Return the size of a page if those of all sources may have so many bytes together."""
-        share = MAX_BATCH_BYTES if most_bytes is None else max(1, most_bytes // self.sources)
-        return PageSize(envelopes, min(share, MAX_BATCH_BYTES))
-
     def look(
-        self, *, window: DueWindow = ANY_TIME, after: ListPosition | None = None, page: PageSize
+        self,
+        *,
+        window: DueWindow = ANY_TIME,
+        after: ListPosition | None = None,
+        page: int,
+        most_bytes: int,
     ) -> Iterator[ListedEnvelope]:
         """Yield every envelope that `walk` reads, in the window or not; raises `StoreError`.
 
         Each source has read at most a page beyond what was yielded of it.
         """
-        return self._merged(window, after, page)
+        return self._merged(window, after, self._page_size(page, most_bytes))
+
+    def _page_size(self, envelopes: int, most_bytes: int | None) -> PageSize:
+        """Return the size of a page if those of all sources may have so many bytes together."""
+        share = MAX_BATCH_BYTES if most_bytes is None else max(1, most_bytes // self.sources)
+        return PageSize(envelopes, min(share, MAX_BATCH_BYTES))
 
     def _merged(
         self, window: DueWindow, after: ListPosition | None, page: PageSize

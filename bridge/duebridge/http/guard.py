@@ -41,10 +41,10 @@ class Guard:
         finally:
             self._log.add(
                 status,
-                scope["method"],
-                state.get("path", OTHER),
-                state.get("token", ""),
-                round(1000 * (time.monotonic() - began), 1),
+                method=scope["method"],
+                path=state.get("path", OTHER),
+                token=state.get("token", ""),
+                took_ms=round(1000 * (time.monotonic() - began), 1),
             )
         return None
 

@@ -1,5 +1,6 @@
 """Envelopes: schedule one or many, look one up, give it another due instant, cancel it."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -32,6 +33,12 @@ from duebridge.store.wire.transitions import ScheduleMode
 
 POSTED = {"accepted": 201, "replaced": 201, "duplicate": 200, "refused": 422}  # the others: 409
 CHANGED = {"cancelled": 200, "rescheduled": 200, "recorded": 202, "unknown": 404}  # the others: 409
+_NOT_MOVED = {  # title and detail
+    "in_flight": ("Not changed", "id: it is being delivered"),
+    "dead": ("Not changed", "id: it is dead; replay or drop it"),
+}
+_STARTED = "id: a delivery was started, and is not known to have failed; no other will be tried"
+_NOT_CANCELLED = {**_NOT_MOVED, "in_flight": ("Perhaps delivered", _STARTED)}
 ON_CONFLICT = ("refuse", "replace")
 NOW = "+0"
 
@@ -188,10 +195,7 @@ async def delete(call: AuthorizedCall) -> Response:
         return call.site.scheduler(call.route).store.of(id_).cancel(id_, call=call_id)
 
     status = await _naming(call, id_, cancel)
-    if status == "in_flight":
-        change = Change(id_, call.route, status)
-        raise ProblemError(409, "Perhaps delivered: in_flight", _STARTED, answer=change)
-    return _changed(Change(id_, call.route, status))
+    return _changed(Change(id_, call.route, status), _NOT_CANCELLED)
 
 
 async def _reschedule(call: AuthorizedCall, due: str) -> Response:
@@ -217,15 +221,14 @@ async def _naming(call: AuthorizedCall, id_: str, change: Any) -> Any:
         raise error.about([id_]) from error
 
 
-def _changed(change: Change) -> Response:
+def _changed(change: Change, unchanged: Mapping[str, tuple[str, str]] = _NOT_MOVED) -> Response:
     status = CHANGED.get(change.status, 409)
     if status < 300:
         return answer(change, status)
     if status == 404:
         raise ProblemError(404, "Unknown envelope", _UNKNOWN, answer=change)
-    raise ProblemError(
-        409, f"Not changed: {change.status}", _TOO_LATE[change.status], answer=change
-    )
+    title, detail = unchanged[change.status]
+    raise ProblemError(409, f"{title}: {change.status}", detail, answer=change)
 
 
 def _id_of(call: AuthorizedCall) -> str:
@@ -233,8 +236,3 @@ def _id_of(call: AuthorizedCall) -> str:
 
 
 _UNKNOWN = "id: the store does not know it: delivered, cancelled, or never scheduled"
-_STARTED = "id: a delivery was started, and is not known to have failed; no other will be tried"
-_TOO_LATE = {
-    "in_flight": "id: it is being delivered",
-    "dead": "id: it is dead; replay or drop it",
-}

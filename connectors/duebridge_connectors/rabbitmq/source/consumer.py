@@ -104,14 +104,12 @@ class QueueConsumer:
             return
         largest = max(len(each.body) + len(each.header) for each in taken)
         if self._prefetch.follow(largest, len(self._unsettled) + len(self._inbox.messages)):
-            self.is_consuming = False
-            self._channel.basic_cancel(self._consumer_tag, callback=self._on_cancelled_by_us)
+            self._consume_anew()
 
     def look_at(self, offset: int) -> None:
         """Ask for one message at another offset, on this connection, so of the same node."""
         self._offset = offset
-        self.is_consuming = False
-        self._channel.basic_cancel(self._consumer_tag, callback=self._on_cancelled_by_us)
+        self._consume_anew()
 
     def acknowledge(self, tags: Sequence[int]) -> None:
         """Tell the broker that messages are settled; write it at once."""
@@ -192,6 +190,10 @@ class QueueConsumer:
         self.is_consuming = True
         if self.lag is None and not self.is_stream:
             self.lag = LagChannel(self._connection, self._queue)
+
+    def _consume_anew(self) -> None:
+        self.is_consuming = False
+        self._channel.basic_cancel(self._consumer_tag, callback=self._on_cancelled_by_us)
 
     def _on_cancelled_by_us(self, _: Any) -> None:
         if self._channel.is_open:

@@ -82,12 +82,12 @@ def job_session(
     the cold tiers of the configuration open their buckets.
     """
     module = imported("session")
-    if config is not None and route is not None:
-        find_route(load_config(config), route)
+    known = None if config is None else load_config(config)
+    if known is not None and route is not None:
+        find_route(known, route)
     more = parse_pairs("--spark", settings)
     needed = {"has_kafka": has_kafka, "has_delta": has_delta, "has_s3": is_s3(places)}
-    is_known = config is not None and needed["has_s3"]
-    hadoop = s3_settings(Stores.of(load_config(str(config)))) if is_known else {}
+    hadoop = s3_settings(Stores.of(known)) if known is not None and needed["has_s3"] else {}
     opened = module.opened_session(name, is_watched=is_terminal(STDERR), **needed, more=more)
     with opened as session:
         set_in_session(session, hadoop)

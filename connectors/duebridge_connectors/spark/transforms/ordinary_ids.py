@@ -27,9 +27,8 @@ _CALLED_OFF = (what.CANCELLED, what.CALLED_OFF)
 _OFF = (*_CALLED_OFF, what.EXCUSED)
 _ENDS = (*_CAME, what.HELD, *_OFF, what.ENDED)
 _STRAYS = (what.STRAY, what.STRAY_LETTER, what.ELSEWHERE)
-_SEVERAL = (  # lives, or parts of them
-    *(what.REPLACED, what.DEMOTED, what.BEFORE, what.LATER, what.RECORDED),
-)
+# Facts of several lives, or of parts of them.
+_SEVERAL = (what.REPLACED, what.DEMOTED, what.BEFORE, what.LATER, what.RECORDED)
 _DATED = (*_BEGINS, what.REPLACED, what.DUE)  # says when it is due, or is odd
 
 
