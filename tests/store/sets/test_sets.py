@@ -16,11 +16,11 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
-from duebridge.store.server import sentinel
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.reconnects import CallSuppressed
 from duebridge.store.server.rights import sentinel_rights
+from duebridge.store.server.sets import sentinel
 from tests.store.conftest import NO_FAILOVER_MS
 from tests.support.certificates import Certificates
 from tests.support.redis.redis_node import RedisNode, server

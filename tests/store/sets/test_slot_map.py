@@ -11,8 +11,8 @@ import pytest
 from duebridge.errors import StoreUnavailable
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
-from duebridge.store.server.cluster import ClusterClient
 from duebridge.store.server.connection import Connection
+from duebridge.store.server.sets.cluster import ClusterClient
 from tests.support.redis.redis_node import HOST, RedisNode, server
 from tests.support.redis.redis_sets import cluster_words, slots_of
 from tests.support.servers import take_every_slot, wait_until

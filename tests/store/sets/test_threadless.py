@@ -15,8 +15,8 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
-from duebridge.store.server import sentinel
 from duebridge.store.server.connection import Connection
+from duebridge.store.server.sets import sentinel
 from duebridge.store.wakeup import WakeListener
 from tests.support.desk import DAY_MS, envelope
 from tests.support.redis.redis_node import RedisNode, server

@@ -15,12 +15,12 @@ from redis.exceptions import NoScriptError
 
 from duebridge.config.durability import ReplicaWait
 from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
-from duebridge.store.server.cluster import ClusterClient, node_name, server_of
 from duebridge.store.server.durability import run_replicated
 from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.opening import Client, open_client
 from duebridge.store.server.reconnects import CallSuppressed, Reconnects
 from duebridge.store.server.scripts import Script, names, script, sharded
+from duebridge.store.server.sets.cluster import ClusterClient, node_name, server_of
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from redis.exceptions import NoPermissionError, NoScriptError
 from duebridge.config.durability import ReplicaWait
 from duebridge.durations import format_ms
 from duebridge.errors import Indeterminate
-from duebridge.store.server.cluster import ClusterClient
 from duebridge.store.server.scripts import Script
+from duebridge.store.server.sets.cluster import ClusterClient
 
 # Settlements need not wait: what they lose is a duplicate after a fault.
 WAITING = frozenset(

@@ -16,7 +16,7 @@ from redis.exceptions import RedisClusterException
 
 from duebridge.store.server.forks import renew_after_fork, renew_locks, renew_pool_locks
 from duebridge.store.server.redis_client import ExitSafeClient, RedisClient, SafePool
-from duebridge.store.server.slot_map import MapKeeper, best_informed, first_answering, node_at
+from duebridge.store.server.sets.slot_map import MapKeeper, best_informed, first_answering, node_at
 
 T = TypeVar("T")
 
