@@ -51,9 +51,14 @@ class Log:
         self._within.info(event, **fields)
 
 
+def hang(*_: object) -> None:
+    drain.log.info("hangs")
+    threading.Event().wait()
+
+
 if __name__ == "__main__":
     drain.log = Log(drain.log, Stalls())
     if hanging := sys.argv.pop(1):
-        setattr(MemoryPublisher, hanging, lambda *_: threading.Event().wait())
+        setattr(MemoryPublisher, hanging, hang)
     [command] = distribution("duebridge").entry_points.select(group="console_scripts")
     sys.exit(command.load()())

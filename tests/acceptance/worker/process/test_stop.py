@@ -138,7 +138,7 @@ def test_stop_while_a_client_hangs_ends_in_time(store: Store, start: Start, hang
         if hanging == "close":
             wait_until(store.is_empty, "the deliveries")
         if hanging == "publish":
-            wait_until(store.is_leased, "publishes that hang")
+            wait_until(lambda: "hangs" in worker.events(), "a publish that hangs")
         assert seconds_to_end(worker) <= WITHIN_S
 
 
