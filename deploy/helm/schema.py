@@ -25,7 +25,7 @@ def values_schema() -> dict[str, Any]:
     del config["$schema"], config["title"]
     definitions = config.pop("$defs")
     config["required"] = [each for each in config["required"] if each not in NAMED]
-    values = _without_titles(Values.model_json_schema())
+    values = _with_closed_maps(_without_titles(Values.model_json_schema()))
     values["$defs"] |= {"Config": config} | definitions
     values["properties"]["config"] = {"$ref": "#/$defs/Config"}
     values["properties"] |= {key: {"description": f"See {here}."} for key, here in _elsewhere()}
@@ -53,6 +53,16 @@ def _without_titles(schema: Any) -> Any:
         kept = (each for each in schema.items() if each[0] != "title" or isinstance(each[1], dict))
         return {key: _without_titles(value) for key, value in kept}
     return [_without_titles(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def _with_closed_maps(schema: Any) -> Any:
+    """Refuse keys of a map that its pattern does not match: Pydantic leaves those unchecked."""
+    if isinstance(schema, list):
+        return [_with_closed_maps(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if "patternProperties" in schema else {}
+    return {key: _with_closed_maps(value) for key, value in schema.items()} | closed
 
 
 def text() -> str:

@@ -133,12 +133,14 @@ def test_common_labels_and_annotations_are_on_everything(rendered: list[Object])
         assert "example.com/owner" not in annotations, "a new owner restarts nobody"
 
 
-def test_common_label_moves_no_selector(chart: Chart) -> None:
+@pytest.mark.parametrize("where", ["commonLabels", "podLabels"])
+def test_label_of_values_moves_no_selector(chart: Chart, where: str) -> None:
     own = {"app.kubernetes.io/name": "other", "app.kubernetes.io/component": "x", "a": "b"}
-    rendered, before = chart.given({"commonLabels": own}), chart.mode("kafka")
-    for found in (rendered, before):
-        selector = one(found, "Deployment")["spec"]["selector"]
-        assert selector == one(before, "Deployment")["spec"]["selector"]
+    rendered, before = chart.given({where: own}), chart.mode("kafka")
+    spec, spec_before = (one(each, "Deployment")["spec"] for each in (rendered, before))
+    assert spec["selector"] == spec_before["selector"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert labels == spec_before["template"]["metadata"]["labels"] | {"a": "b"}
     assert component_of(one(rendered, "Service")) == "worker"
 
 

@@ -162,3 +162,12 @@ def test_intake_worker_beside_a_config_map_of_its_own_may_have_any_name(chart: C
     rendered = chart.given({"intakeWorkers": {"theirs": {}}}, mode="existing-config")
     args = container_of(rendered, "Deployment", "demo-duebridge-theirs")["args"]
     assert args[-2:] == ["--only", "intake:theirs"]
+
+
+def test_name_of_digits_alone_stays_text(chart: Chart) -> None:
+    own = {"intakeWorkers": {"7": {"intake": "plugin"}}, "env": {"ON": "1"}}
+    rendered = chart.given(own, mode="intakes")
+    template = one(rendered, "Deployment", "demo-duebridge-7")["spec"]["template"]
+    assert template["metadata"]["labels"]["duebridge/intake"] == "7"
+    [container] = template["spec"]["containers"]
+    assert "ON" in {each["name"] for each in container["env"]}

@@ -51,6 +51,34 @@ def test_job_on_spark_never_runs_twice_at_once(chart: Chart, name: str) -> None:
         assert each["spec"]["timeZone"] == "Etc/UTC"
 
 
+GREAT = 134_217_728
+FREE = {"a.bytes": GREAT, "a.on": True, "a.ratio": "0.5"}
+
+
+def test_settings_of_spark_are_given_as_they_are_written(chart: Chart) -> None:
+    """A whole number of values.yaml reaches a template as 1.34217728e+08."""
+    rendered = chart.given({"spark.conf": FREE, "spark.timeoutSeconds": GREAT}, "spark-cronjob")
+    job = one(rendered, "CronJob", "demo-duebridge-hydrate")["spec"]["jobTemplate"]["spec"]
+    [container] = job["template"]["spec"]["containers"]
+    given = [f"a.bytes={GREAT}", "a.on=true", "a.ratio=0.5"]
+    assert [each for each in container["args"] if each.startswith("a.")] == given
+    assert job["activeDeadlineSeconds"] == GREAT
+    rendered = chart.given({"spark.conf": FREE}, "spark-operator")
+    conf = one(rendered, SPARK, "demo-duebridge-hydrate")["spec"]["template"]["sparkConf"]
+    assert FREE.keys() <= conf.keys()
+    assert [f"{name}={conf[name]}" for name in FREE] == given
+
+
+def test_directory_of_spark_that_is_given_is_the_only_one(chart: Chart) -> None:
+    given = {"extraEnv": [{"name": "SPARK_LOCAL_DIRS", "value": "/scratch"}]}
+    for values, expected in [(given, "/scratch"), ({}, None)]:
+        rendered = chart.given(values, "spark-cronjob")
+        job = one(rendered, "CronJob", "demo-duebridge-hydrate")["spec"]["jobTemplate"]["spec"]
+        [container] = job["template"]["spec"]["containers"]
+        named = [each for each in container["env"] if each["name"] == "SPARK_LOCAL_DIRS"]
+        assert [each["value"] for each in named] == [expected or container["workingDir"]]
+
+
 def test_common_label_reaches_driver_and_executors(chart: Chart) -> None:
     rendered = chart.given({"commonLabels": {"team": "orders"}}, mode="spark-operator")
     spec = one(rendered, SPARK, "demo-duebridge-hydrate")["spec"]["template"]

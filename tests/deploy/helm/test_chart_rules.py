@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.deploy.chart import Chart, ChartRefused, Object, one, pod_of, pod_templates
+from tests.deploy.chart import Chart, ChartRefused, Object, one, pod_of, pod_templates, values_of
 
 WORKER, HTTP, INTAKE = "demo-duebridge", "demo-duebridge-http", "demo-duebridge-retries"
 NODES = "kubernetes.io/hostname"
@@ -135,6 +135,8 @@ def test_pods_of_a_deployment_are_kept_apart_as_asked(chart: Chart, rendered: li
     for name, component in components.items():
         affinity = pod_of(rendered, "Deployment", name)["affinity"]["podAntiAffinity"]
         [term] = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+        # else no new pod finds a node while the old ones hold them all
+        assert term["matchLabelKeys"] == ["pod-template-hash"]
         labels = term["labelSelector"]["matchLabels"]
         assert (term["topologyKey"], labels["app.kubernetes.io/component"]) == (NODES, component)
         template = dict(pod_templates(rendered))[f"Deployment/{name}"]
@@ -146,3 +148,10 @@ def test_pods_of_a_deployment_are_kept_apart_as_asked(chart: Chart, rendered: li
     own: Object = {"podAffinity": {}}
     given = chart.given({"affinity": own, "podAntiAffinityPreset": "hard"})
     assert pod_of(given)["affinity"] == own
+
+
+def test_pods_are_kept_apart_without_keys_that_kubernetes_does_not_know_yet(chart: Chart) -> None:
+    old = ("--kube-version=1.30.0", "-f", str(values_of("bitnami")))
+    affinity = pod_of(chart.template(*old))["affinity"]["podAntiAffinity"]
+    [term] = affinity["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert "matchLabelKeys" not in term

@@ -97,6 +97,12 @@ def test_ingress_without_tls_is_refused(chart: Chart) -> None:
         chart.given({"serve.ingress": plain}, mode="serve")
 
 
+def test_ingress_of_a_wildcard_needs_a_secret_that_can_be_called_so(chart: Chart) -> None:
+    wild = {"enabled": True, "hostname": "*.example.org", "tls": True}
+    with pytest.raises(ChartRefused, match=r"serve\.ingress\.tls: .* entry of extraTls .* \*\.ex"):
+        chart.given({"serve.ingress": wild}, mode="serve")
+
+
 EXTRA = {"hosts": ["due.example.com"], "secretName": "due"}
 WIDE = {"hosts": ["*.example.org"], "secretName": "wide"}
 FURTHER = [{"name": "due.example.org"}]
@@ -124,6 +130,7 @@ def test_ingress_with_a_host_outside_its_tls_is_refused_by_its_name(
     ("given", "secrets"),
     [
         ({"tls": True}, ["due.example.com-tls"]),
+        ({"hostname": "*.example.org", "extraTls": [WIDE]}, ["wide"]),
         ({"extraTls": [EXTRA]}, ["due"]),
         ({"tlsElsewhere": True}, []),
         ({"tlsElsewhere": True, "extraHosts": FURTHER}, []),

@@ -34,6 +34,13 @@ from tests.support.checkout import ROOT
 
 EXAMPLE = ROOT / "docs" / "duebridge.example.yaml"
 HYDRATE = {"run": "hydrate", "args": ["a"], "schedule": "@daily"}
+WRONG_KEYS = {
+    "intakeWorkers": "a_b",
+    "spark.jobs": "A",
+    "secrets.files": "a_b",
+    "secrets.env": "a-b",
+    "env": "a-b",
+}
 NO_BUDGET = (0, "0%", "101%", -1)
 VALUES = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))
 
@@ -104,6 +111,15 @@ def test_example_of_every_setting_is_taken_as_config(chart: Chart, tmp_path: Pat
         ({"spark.jobs": {"a": {"run": "schedule", "schedule": "@daily"}}}, "spark/jobs/a/run"),
         ({"spark.jobs": {"a": {"run": "hydrate", "schedule": "daily"}}}, "spark/jobs/a/schedule"),
         ({"spark.jobs": {"n" * 38: HYDRATE}}, r"spark\.jobs\.n+: expected at most 52"),
+        (
+            {"spark.jobs": {"n" * 29: HYDRATE}, "spark.mode": "operator"},
+            r"spark\.jobs\.n+: expected at most 43",
+        ),
+        # a key that Kubernetes takes for no name, whatever is beneath it
+        *(
+            ({place: {key: {}}}, f"at '/{place.replace('.', '/')}'.*{key}")
+            for place, key in WRONG_KEYS.items()
+        ),
         ({"scaling.mode": "keda"}, r"scaling\.keda\.serverAddress: expected"),
         (
             {"scaling.mode": "hpa", "scaling.min": 11},

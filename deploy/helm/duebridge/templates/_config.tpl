@@ -56,6 +56,6 @@
     {{- fail (printf "terminationGracePeriodSeconds: expected at least %d (worker.drain %s + worker.publish_deadline %s); got %d" (int $least) $drain $deadline (int $given)) -}}
   {{- end -}}
   {{- /* 10 more: closing the brokers' clients and the store's */ -}}
-  {{- default (add $least 10) $given -}}
+  {{- default (add $least 10) $given | int64 -}}
 {{- end -}}
 {{- end -}}

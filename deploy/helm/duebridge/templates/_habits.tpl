@@ -126,6 +126,10 @@ true
 {{- define "duebridge.antiAffinity" -}}
 {{- $labels := merge (fromYaml (include "duebridge.selector" (first .))) (fromYaml (index . 1)) -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) -}}
+{{- if semverCompare ">=1.31.0-0" (first .).Capabilities.KubeVersion.Version -}}
+  {{- /* Else no new pod finds a node while the old ones hold them all. */ -}}
+  {{- $_ := set $term "matchLabelKeys" (list "pod-template-hash") -}}
+{{- end -}}
 podAntiAffinity:
   {{- if eq (last .) "hard" }}
   requiredDuringSchedulingIgnoredDuringExecution: {{ toJson (list $term) }}

@@ -13,7 +13,7 @@
 
 {{- define "duebridge.selector" -}}
 app.kubernetes.io/name: {{ include "duebridge.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ quote .Release.Name }}
 {{- end -}}
 
 {{- define "duebridge.labels" -}}
@@ -39,10 +39,15 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- /* But for those that selectors and Helm itself need. */ -}}
 {{- define "duebridge.commonLabels" -}}
 {{- range $name, $value := .Values.commonLabels -}}
-{{- if not (regexMatch "^(app\\.kubernetes\\.io/(name|instance|version|component|managed-by)|helm\\.sh/chart)$" $name) }}
+{{- if not (or (regexMatch "^(app\\.kubernetes\\.io/managed-by|helm\\.sh/chart)$" $name) (include "duebridge.isOwnLabel" $name)) }}
 {{ $name }}: {{ tpl $value $ | quote }}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* Of a label: whether the chart's own pods are found by it, so that values cannot change it. */ -}}
+{{- define "duebridge.isOwnLabel" -}}
+{{- if regexMatch "^(app\\.kubernetes\\.io/(name|instance|version|component)|duebridge/(intake|job))$" . }}true{{ end -}}
 {{- end -}}
 
 {{- /* The block of an object's metadata, of the root and of its own annotations. */ -}}

@@ -19,9 +19,9 @@
 {{- define "duebridge.podSecurityDefaults" -}}
 runAsNonRoot: true
 {{- with .Values.user }}
-runAsUser: {{ . }}
-runAsGroup: {{ . }}
-fsGroup: {{ . }}
+runAsUser: {{ int64 . }}
+runAsGroup: {{ int64 . }}
+fsGroup: {{ int64 . }}
 fsGroupChangePolicy: OnRootMismatch
 {{- end }}
 seccompProfile:
@@ -53,23 +53,33 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{- define "duebridge.env" -}}
+{{- /* The names of variables that values give. */ -}}
+{{- define "duebridge.givenEnv" -}}
 {{- $given := keys .Values.env .Values.secrets.env -}}
 {{- range concat .Values.extraEnv .Values.extraEnvVars }}{{ $given = append $given .name }}{{ end -}}
-{{- if not (has "PYTHONFAULTHANDLER" $given) }}
+{{- toYaml $given -}}
+{{- end -}}
+
+{{- /* A whole number of values.yaml comes as 1.34217728e+08; any other value stays as it is. */ -}}
+{{- define "duebridge.digits" -}}
+{{- if kindIs "float64" . }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- end -}}
+
+{{- define "duebridge.env" -}}
+{{- if not (has "PYTHONFAULTHANDLER" (fromYamlArray (include "duebridge.givenEnv" .))) }}
 - name: PYTHONFAULTHANDLER   # a crash in C code leaves the stack of every thread in the log
   value: "1"
 {{- end }}
 {{- range $name, $value := .Values.env }}
-- name: {{ $name }}
+- name: {{ quote $name }}
   value: {{ $value | quote }}
 {{- end }}
 {{- range $name, $from := .Values.secrets.env }}
-- name: {{ $name }}
+- name: {{ quote $name }}
   valueFrom:
     secretKeyRef:
-      name: {{ $from.secret }}
-      key: {{ $from.key }}
+      name: {{ quote $from.secret }}
+      key: {{ quote $from.key }}
 {{- end }}
 {{- with concat .Values.extraEnv .Values.extraEnvVars }}
 {{ tpl (toYaml .) $ }}
@@ -112,7 +122,7 @@ imagePullSecrets:
 {{- range $name, $from := (first .).Values.secrets.files }}
 - name: secret-{{ $name }}
   secret:
-    secretName: {{ $from.secret }}
+    secretName: {{ quote $from.secret }}
     defaultMode: 0440
 {{- end }}
 {{- with (first .).Values.extraVolumes }}

@@ -92,7 +92,10 @@ ConfigMaps: what is to come, what the workers have), account, and no port: it en
 {{- end -}}
 {{- /* Of its two names the nearer one counts. */ -}}
 {{- if and .of.lifecycleHooks (not .of.lifecycle) }}{{ $_ := set $values "lifecycle" .of.lifecycleHooks }}{{ end -}}
-{{- range $name, $_ := $values.podLabels }}{{ $_ := unset $values.commonLabels $name }}{{ end -}}
+{{- range $name, $_ := $values.podLabels -}}
+  {{- $_ := unset $values.commonLabels $name -}}
+  {{- if include "duebridge.isOwnLabel" $name }}{{ $_ := unset $values.podLabels $name }}{{ end -}}
+{{- end -}}
 {{- $root := dict "Values" $values "Chart" .root.Chart "Release" .root.Release "Capabilities" .root.Capabilities "Template" .root.Template "Files" .root.Files -}}
 {{- $config := default (include "duebridge.configMap" $root) .config -}}
 {{- $init := $root.Values.initContainers -}}

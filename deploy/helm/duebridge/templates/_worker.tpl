@@ -19,7 +19,7 @@
 {{- define "duebridge.workerComponent" -}}
 {{- if . -}}
 app.kubernetes.io/component: intake
-duebridge/intake: {{ . }}
+duebridge/intake: {{ quote . }}
 {{- else -}}
 app.kubernetes.io/component: worker
 {{- end -}}
