@@ -20,7 +20,7 @@ MODES = tuple(
     sorted(path.name.removesuffix("-values.yaml") for path in (FOLDER / "ci").glob("*-values.yaml"))
 )
 Object = dict[str, Any]
-NAMED = ("intake", "http", "test")
+NAMED = ("intake", "http", "test", "check")
 
 
 class ChartRefused(Exception):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.deploy.api_server import api_server
 from tests.deploy.chart import (
     MODES,
     Chart,
@@ -112,6 +113,48 @@ def test_check_asks_store_and_brokers_that_are_there(
     arguments = container_of(rendered, *CHECK)["args"]
     assert arguments[:3] == ["config", "check", "/etc/duebridge/duebridge.yaml"]
     assert ("--connect" in arguments) is connects
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_check_before_an_upgrade_asks_the_bundled_store_if_it_is_there(
+    chart: Chart, tmp_path: Path, is_there: bool
+) -> None:
+    """After an install that its check ended, the next one is an upgrade, and nothing is there."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    store = [one(chart.mode("trial"), "StatefulSet")] * is_there
+    with api_server([account, *store], tmp_path) as options:
+        given = ("--is-upgrade", "-f", str(values_of("trial")))
+        rendered = chart.template(*options, *given)
+    for check in (CHECK, ROLLBACK):
+        assert ("--connect" in container_of(rendered, *check)["args"]) is is_there
+
+
+def test_check_may_reach_what_the_new_rules_name_before_they_are_the_workers_own(
+    chart: Chart,
+) -> None:
+    rendered = chart.mode("production")
+    own = one(rendered, "NetworkPolicy", "demo-duebridge-check")
+    annotations = own["metadata"]["annotations"]
+    assert annotations[HOOK] == "pre-install,pre-upgrade,pre-rollback"
+    assert int(annotations["helm.sh/hook-weight"]) < 0, "before the Job"
+    assert "hook-failed" in annotations["helm.sh/hook-delete-policy"], "it never stays"
+    assert own["spec"]["policyTypes"] == ["Egress"]
+    assert own["spec"]["egress"] == one(rendered, "NetworkPolicy")["spec"]["egress"]
+    labels = one(rendered, *CHECK)["spec"]["template"]["metadata"]["labels"]
+    selected = own["spec"]["podSelector"]["matchLabels"]
+    assert selected.items() <= labels.items()
+    assert selected["app.kubernetes.io/component"] == "check"
+    restricted = {
+        "networkPolicy.egress": [{"ports": [{"port": 1}]}],
+        "networkPolicy.enabled": False,
+    }
+    for values in ({}, restricted):
+        names = {each["metadata"]["name"] for each in chart.given(values) if is_policy(each)}
+        assert "demo-duebridge-check" not in names
+
+
+def is_policy(rendered: Object) -> bool:
+    return bool(rendered["kind"] == "NetworkPolicy")
 
 
 @pytest.mark.parametrize("check", [CHECK, ROLLBACK])

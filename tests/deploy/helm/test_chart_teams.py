@@ -1,21 +1,24 @@
 """Many releases on one cluster: each has a store's namespace of its own, and keeps it.
 
-What a release has installed is given as text here: only `lookup` itself needs a cluster
-(tests/deploy/cluster/test_upgrade.py).
+What a release has installed is given as text, or as objects of an API server that is none.
 """
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
+from tests.deploy.api_server import api_server
 from tests.deploy.chart import (
     FOLDER,
     Chart,
     ChartRefused,
+    Object,
     configuration,
     loaded,
     objects,
     one,
+    pod_of,
     with_define,
 )
 from tests.deploy.chart import values_of as values
@@ -51,6 +54,33 @@ def test_upgrade_keeps_the_namespace_that_holds_the_routes(
     chart: Chart, tmp_path: Path, installed: str, kept: str
 ) -> None:
     assert rendered_over(chart, tmp_path, installed) == kept
+
+
+def others_like(worker: Object) -> list[Object]:
+    """Return workers that are not those of the release: of another one, and of another chart."""
+    instance, chart = {"app.kubernetes.io/instance": "b"}, {"helm.sh/chart": "airflow-1.0.0"}
+    others = [deepcopy(worker) for _ in range(2)]
+    for other, name, labels in zip(others, ("a-b", "demo-airflow"), (instance, chart), strict=True):
+        other["metadata"]["name"] = name
+        other["metadata"]["labels"] |= labels
+        other["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = "none"
+    return others
+
+
+@pytest.mark.parametrize("names", ["replicas=2", "fullnameOverride=bridge", "nameOverride=bridge"])
+def test_upgrade_with_another_name_keeps_the_namespace_of_the_workers(
+    chart: Chart, tmp_path: Path, names: str
+) -> None:
+    worker = one(chart.mode("kafka"), "Deployment")
+    config = deepcopy(one(chart.mode("kafka"), "ConfigMap", "demo-duebridge"))
+    config["data"]["duebridge.yaml"] = WITH
+    with api_server([*others_like(worker), worker, config], tmp_path) as options:
+        given = ("--is-upgrade", "-f", str(values("kafka")), f"--set={names}")
+        rendered = chart.template(*options, *given)
+    name = one(rendered, "Deployment")["metadata"]["name"]
+    assert loaded(rendered).store.namespace == "shop"
+    running = pod_of(rendered, "Job", f"{name}-check")["volumes"][-1]
+    assert running["configMap"]["name"] == "demo-duebridge"
 
 
 @pytest.mark.parametrize(("installed", "old"), [(WITHOUT, "duebridge"), (WITH, "shop")])

@@ -1,7 +1,26 @@
 {{- /*
+Whether there is a store to ask. The bundled one comes with an install, or with the upgrade after one that
+failed: it is looked for, and where no cluster answers (as in "duebridge.checkAccount") an upgrade has it.
+*/ -}}
+{{- define "duebridge.hasStore" -}}
+{{- if not .Values.valkey.enabled -}}
+true
+{{- else if include "duebridge.seesAccount" (list . "default") -}}
+{{- include "duebridge.seesStore" . -}}
+{{- else if .Release.IsUpgrade -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{- define "duebridge.seesStore" -}}
+{{- if lookup "apps/v1" "StatefulSet" .Release.Namespace (include "duebridge.valkey" .) }}true{{ end -}}
+{{- end -}}
+
+{{- /*
 Of the root, the Job's last word, and its hooks. It ends an install, an upgrade or a rollback before
 anything changes, where the configuration is wrong, the store is unfit or unreachable, a target is
-missing, or the workers that run have another namespace of the store. At an install the bundled store is not there yet: then only the file itself is checked.
+missing, or the workers that run have another namespace of the store. Until the bundled store is made only
+the file itself is checked.
 */ -}}
 {{- define "duebridge.check" -}}
 {{- $root := first . -}}
@@ -23,10 +42,10 @@ metadata:
     {{- end }}
 spec:
   backoffLimit: 0
-  activeDeadlineSeconds: {{ $root.Values.preflight.timeoutSeconds }}
+  activeDeadlineSeconds: {{ int64 $root.Values.preflight.timeoutSeconds }}
   template:
     {{- $args := list "config" "check" "/etc/duebridge/duebridge.yaml" "--running" "/etc/duebridge-running/duebridge.yaml" }}
-    {{- if not (and $root.Values.valkey.enabled $root.Release.IsInstall) }}
+    {{- if include "duebridge.hasStore" $root }}
     {{- $args = append $args "--connect" }}
     {{- end }}
     {{- $config := default (printf "%s-check" (include "duebridge.fullname" $root)) $root.Values.existingConfigMap }}

@@ -21,12 +21,22 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* One of the user's counts too: the release may have had that before. */ -}}
+{{- /*
+One of the user's counts too: the release may have had that before. The workers are found by their labels: an upgrade
+may give them another name. A chart around this one may have workers of another kind, or this chart twice.
+*/ -}}
 {{- define "duebridge.installedConfigMap" -}}
-{{- $deployment := lookup "apps/v1" "Deployment" .Release.Namespace (include "duebridge.fullname" .) -}}
-{{- range dig "spec" "template" "spec" "volumes" list $deployment -}}
-{{- if eq .name "config" }}{{ .configMap.name }}{{ end -}}
+{{- $names := list -}}
+{{- range dig "items" list (lookup "apps/v1" "Deployment" .Release.Namespace "") -}}
+  {{- $labels := default dict .metadata.labels -}}
+  {{- $isOurs := and (eq (toString (get $labels "app.kubernetes.io/instance")) $.Release.Name) (eq (toString (get $labels "app.kubernetes.io/component")) "worker") -}}
+  {{- if and $isOurs (regexMatch (printf "^%s-[0-9]" $.Chart.Name) (toString (get $labels "helm.sh/chart"))) -}}
+    {{- range dig "spec" "template" "spec" "volumes" list . -}}
+      {{- if eq .name "config" }}{{ $names = append $names .configMap.name }}{{ end -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
+{{- with $names }}{{ first . }}{{ end -}}
 {{- end -}}
 
 {{- /* An upgrade to another one would leave what waits where no worker looks. */ -}}
