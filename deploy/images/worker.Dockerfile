@@ -5,7 +5,7 @@ ARG BASE=gcr.io/distroless/python3-debian12:latest
 FROM ${BASE} AS base
 
 FROM ${DEBIAN} AS dependencies
-RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates python3-venv
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates python3-venv tini
 WORKDIR /source
 COPY deploy/images/build.lock deploy/images/worker.lock ./
 RUN python3.11 -m venv /tools && /tools/bin/pip install --require-hashes --requirement build.lock \
@@ -22,6 +22,13 @@ RUN python3.11 -m compileall -q --invalidation-mode checked-hash /opt/duebridge/
     python3.11 -m compileall -q --invalidation-mode checked-hash -s /base /base; \
     mkdir /stdlib && cd /base && find . -name '*.pyc' -exec cp --parents {} /stdlib ';'
 
+# An init: Linux drops a SIGTERM to a container's first process until that handles it, so Python as
+# the first one would lose those of its start, and be killed at the end of the grace period.
+RUN mkdir -p /init/usr/bin /init/usr/share/doc/tini /init/var/lib/dpkg/status.d \
+    && cp /usr/bin/tini-static /init/usr/bin/tini \
+    && cp /usr/share/doc/tini/copyright /init/usr/share/doc/tini/ \
+    && dpkg-query --status tini > /init/var/lib/dpkg/status.d/tini
+
 FROM dependencies AS application
 COPY . .
 RUN /tools/bin/python -m hatchling build -t wheel -d /wheel \
@@ -33,7 +40,8 @@ FROM base
 ARG VERSION=0.2.0
 ARG REVISION=unknown
 ARG SOURCE=
-# Three layers: another version of duebridge costs a node only the last one.
+# Layers: another version of duebridge costs a node only the last one.
+COPY --from=dependencies /init /
 COPY --from=dependencies /stdlib /
 COPY --from=dependencies /opt/duebridge /opt/duebridge
 COPY --from=application /application /
@@ -55,5 +63,5 @@ EXPOSE 8080
 USER 10001:10001
 WORKDIR /etc/duebridge
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["/opt/duebridge/bin/duebridge"]
+ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/opt/duebridge/bin/duebridge"]
 CMD ["run"]

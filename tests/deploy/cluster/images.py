@@ -33,6 +33,8 @@ ENVIRONMENT = (
 SPARK_DEBIAN = "ca-certificates,openjdk-17-jre-headless,procps,python3,python3-venv,tini,tzdata"
 SPARK_HOME = "/opt/duebridge/lib/python3.11/site-packages/pyspark"
 SPARK_ENTRY = "/opt/duebridge/bin/spark-entrypoint"
+INIT = "/usr/bin/tini -s --"
+ENTRYPOINTS = {"worker": f"{INIT} /opt/duebridge/bin/duebridge", "spark": f"{INIT} {SPARK_ENTRY}"}
 SPARK_ENVIRONMENT = (
     *ENVIRONMENT[:-1],
     "HOME=/tmp",
@@ -62,10 +64,11 @@ def _has_docker() -> bool:
 
 
 def _build_with_tools(folder: Path, worker: Path, store: Path, spark: Path) -> None:
-    entry = ["--entrypoint", "/opt/duebridge/bin/duebridge", "--cmd", "run"]
-    base = folder / "base.tar"
+    entry = ["--entrypoint", ENTRYPOINTS["worker"], "--cmd", "run"]
+    base = folder / "base-with-init.tar"
     if not base.exists():
-        subprocess.run([TOOLS / "base-image", base], check=True)
+        env = {**os.environ, "EXTRA": "tini"}
+        subprocess.run([TOOLS / "base-image", base], env=env, check=True)
     with tempfile.TemporaryDirectory() as wheels:
         collect_wheels(Path(wheels), EXTRAS)
         install = ["--add", f"{wheels}:/wheels", "--run", INSTALL.format(extras=EXTRAS)]
@@ -100,7 +103,7 @@ def _build_spark(base: Path, archive: Path) -> None:
         added = [f"{jars}:{SPARK_HOME}/jars", f"{ENTRY_SCRIPT}:{SPARK_ENTRY}"]
         more = [word for each in added for word in ("--add", each)]
         more += ["--run", SPARK_USER, "--run", f"chmod 755 {SPARK_ENTRY}"]
-        more += ["--entrypoint", f"/usr/bin/tini -s -- {SPARK_ENTRY}", "--cmd", "spark --help"]
+        more += ["--entrypoint", ENTRYPOINTS["spark"], "--cmd", "spark --help"]
         _build(base, [*install, *more, *_env(SPARK_ENVIRONMENT)], SPARK, archive)
 
 

@@ -14,24 +14,28 @@ from tests.deploy.cluster.kube import Kube, until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 IN_FLIGHT = 'duebridge_in_flight{broker="kafka"}'
-# The first process of a container takes no SIGKILL from inside it: this runs among the node's.
+# The child of the container's init, found among the node's processes: others there are of `exec`.
 SIGNAL = """
 import os, re
-def is_worker(pid):
+def status(pid):
     try:
-        groups, status = open(f"/proc/{pid}/cgroup").read(), open(f"/proc/{pid}/status").read()
+        groups, text = open(f"/proc/{pid}/cgroup").read(), open(f"/proc/{pid}/status").read()
     except OSError:
-        return False
-    return "%s" in groups and re.search(r"^NSpid:.*\\t1$", status, re.M)
-[worker] = [int(each) for each in os.listdir("/proc") if each.isdigit() and is_worker(each)]
-os.kill(worker, %d)
+        return ""
+    return text if "%s" in groups else ""
+found = {pid: status(pid) for pid in os.listdir("/proc") if pid.isdigit()}
+def those_with(line):
+    return [pid for pid, text in found.items() if re.search(line, text, re.M)]
+[init] = those_with(r"^NSpid:.*\\t1$")
+[worker] = those_with(rf"^PPid:\\t{init}$")
+os.kill(int(worker), %d)
 """
 SIGKILL, SIGSTOP = 9, 19
 KILLED = 128 + SIGKILL
 
 
 class Node:
-    """Sends signals to the first process of a container, from outside of it."""
+    """Sends signals to the worker of a container, from outside of it."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube, self._namespace = kube, f"{kube.namespace}-node"

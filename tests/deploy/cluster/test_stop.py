@@ -53,6 +53,8 @@ def test_stop_under_load_ends_by_itself_and_doubles_nothing(
     bridge: Bridge, say: Callable[[str], None]
 ) -> None:
     bridge.install()
+    init = bridge.python(bridge.pod(), "print(open('/proc/1/comm').read())")
+    assert init.strip() == "tini", "it hears no SIGTERM while it starts"
     with bridge.under_load():
         ended, took_s = last_state(bridge.kube, bridge.pod(), 60)
     assert (ended["exitCode"], ended["reason"]) == (0, "Completed")
