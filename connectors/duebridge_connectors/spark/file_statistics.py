@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterable
+from datetime import date, datetime
+from math import isfinite
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -9,7 +11,8 @@ import pyarrow.parquet as pq
 
 def file_statistics(about: pq.FileMetaData, columns: Iterable[str]) -> str:
     """Return a file's number of rows, and the bounds of these columns where they are known."""
-    places = {name: place for place, name in enumerate(about.schema.names)}
+    columns_of_file = (about.schema.column(place) for place in range(len(about.schema)))
+    places = {column.path: place for place, column in enumerate(columns_of_file)}
     bounds = {name: _bounds(about, places[name]) for name in columns if name in places}
     known = {name: found for name, found in bounds.items() if found is not None}
     return json.dumps(
@@ -31,9 +34,20 @@ def _bounds(about: pq.FileMetaData, column: int) -> tuple[Any, Any, int] | None:
     found = [each for each in groups if each is not None and each.has_min_max]
     if not found or len(found) < len(groups):
         return None
-    nulls = sum(each.null_count for each in groups)
-    return min(each.min for each in found), max(each.max for each in found), nulls
+    low, high = min(each.min for each in found), max(each.max for each in found)
+    if not (_is_bound(low) and _is_bound(high)):
+        return None
+    return low, high, sum(each.null_count for each in groups)
+
+
+def _is_bound(value: Any) -> bool:
+    """Whether Delta's log can have the value as a bound: readers take none of other types."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, int | str | date) or (isinstance(value, float) and isfinite(value))
 
 
 def _instant(value: Any) -> str:
+    if not isinstance(value, datetime):
+        return str(value.isoformat())
     return str(value.isoformat(timespec="microseconds")).replace("+00:00", "Z")

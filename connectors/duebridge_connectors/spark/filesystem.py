@@ -81,6 +81,16 @@ def create_file(place: FileLocation | str, data: bytes) -> bool:
     return True
 
 
+def remove_empty_folder(place: FileLocation | str, path: str) -> None:
+    """Remove a folder of a place that has any, local or HDFS; leave one that is not empty."""
+    _, authority, _ = location_of(place).address
+    with suppress(OSError, RuntimeError):  # the latter is a refusal of HDFS
+        if location_of(place).address.kind == FILE:
+            Path(path).rmdir()
+        else:
+            hdfs_native().Client(f"hdfs://{authority}", HDFS_CLIENT).delete(path, False)
+
+
 def check_creates_once(folder: FileLocation | str) -> None:
     """Raise `ConfigError` for a store whose writers would overwrite each other's new files.
 

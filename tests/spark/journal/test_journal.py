@@ -221,6 +221,21 @@ def test_journal_from_the_latest_begins_with_what_comes(world: World) -> None:
     assert [row["id"] for batch in reader.read(part) for row in batch.to_pylist()] == ["after"]
 
 
+def test_journal_of_all_routes_goes_on_with_one_that_is_first_used_later(world: World) -> None:
+    world.accept("plain", "a")
+    reader = journal_by_hand(world)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    world.accept("split", "b")
+    end = reader.latestOffset(start, ReadAllAvailable())
+    rows = [
+        row["id"]
+        for part in reader.partitions(start, end)
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+    ]
+    assert rows == ["b"]
+
+
 def test_journal_limit_is_shared_out_between_shards(world: World) -> None:
     world.accept("plain", *"abcdefgh")
     world.accept("open", "i", "j")

@@ -1,15 +1,19 @@
-"""Tidy of any table: partitions whose values are escaped in the names of their folders."""
+"""Tidy of any table: escaped values of partitions, Spark's own instants, bounds of any column."""
 
-from datetime import UTC, datetime
+import os
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from duebridge_connectors.spark.filesystem import remove_empty_folder
 from duebridge_connectors.spark.jobs.tidy import tidy
 
 
@@ -35,6 +39,63 @@ def test_tidy_of_partitions_with_escaped_values_merges_each_and_changes_no_row(
     assert (done.merged_files, done.into_files) == (2 * len(values), len(values))
     assert done.removed_files == 2 * len(values)
     assert by_each_reader(root) == before
+
+
+def test_tidy_of_instants_as_spark_writes_them_changes_none(tmp_path: Path) -> None:
+    """INT96 has no unit; nanoseconds, the reader's own, end in 2262."""
+    root, far = str(tmp_path / "table"), datetime(2999, 12, 31, tzinfo=UTC)
+    for _ in range(2):
+        write_deltalake(root, pa.table({"far": [far], "in": [{"at": far}]}), mode="append")
+    for path in Path(root).glob("*.parquet"):
+        pq.write_table(pq.read_table(path), path, use_deprecated_int96_timestamps=True)
+    done = tidy(root, 0)
+    assert (done.merged_files, done.table_files) == (2, 1)
+    assert pl.scan_delta(root).collect().to_dicts() == [{"far": far, "in": {"at": far}}] * 2
+    (merged,) = Path(root).glob("*.parquet")
+    assert pq.read_schema(merged).field("far").type == pa.timestamp("us", "UTC")
+
+
+def test_tidy_of_a_table_with_bounds_leaves_no_row_out_of_a_query(tmp_path: Path) -> None:
+    """A field of a struct may have a column's name, and a bound a type that the log has not."""
+    root = str(tmp_path / "table")
+    names = ("id", "day", "price", "ratio", "raw")
+    settings = {"delta.dataSkippingStatsColumns": ",".join(names)}
+    for number in range(2):
+        row = {
+            "id": number,
+            "customer": {"id": number + 1000},
+            "day": date(2026, 1, 1 + number),
+            "price": Decimal("1.50"),
+            "ratio": float("inf"),
+            "raw": b"\xff",
+        }
+        write_deltalake(root, pa.Table.from_pylist([row]), mode="append", configuration=settings)
+    assert tidy(root, 0).merged_files == 2
+    (file,) = pa.table(DeltaTable(root).get_add_actions()).to_pylist()
+    assert (file["min"]["id"], file["max"]["id"]) == (0, 1)
+    found = pl.scan_delta(root).filter((pl.col("id") == 1) & (pl.col("day") > date(2026, 1, 1)))
+    assert found.collect()["id"].to_list() == [1]
+
+
+def test_tidy_leaves_a_folder_that_is_written_to_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "table"
+    write_deltalake(str(root), pa.table({"number": [1]}))
+    folders = [root / "day=2026-01-01", root / "day=2026-01-02"]
+    for folder in folders:
+        folder.mkdir()
+        os.utime(folder, (1, 1))
+    plain = remove_empty_folder
+
+    def written(place: str, path: str) -> None:
+        if path.endswith("01"):
+            (folders[0] / "new.parquet").write_bytes(b"")
+        plain(place, path)
+
+    monkeypatch.setattr("duebridge_connectors.spark.jobs.tidy.remove_empty_folder", written)
+    tidy(str(root), 3_600_000)
+    assert [folder.exists() for folder in folders] == [True, False]
 
 
 def by_each_reader(root: str) -> list[list[str]]:

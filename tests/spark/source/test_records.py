@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.testing import assertDataFrameEqual
 
 from duebridge.config.load import load_config
@@ -15,6 +16,7 @@ from duebridge_connectors.spark.transforms.letters import (
     own_target,
     parse_dead_letters,
     replay_envelopes,
+    with_clear_targets,
 )
 from tests.spark.world import World
 
@@ -176,8 +178,22 @@ def test_own_target_is_what_the_letter_names_where_the_route_permits_others(worl
     assert own_target(routes["plain"]) is None
     target = own_target(routes["amqp"])
     assert target is not None
-    names = (b"rabbit:x/a/b", str(routes["amqp"].target).encode())
+    names = (b"rabbit:x/a/b", b"rabbit:y/a\nb", str(routes["amqp"].target).encode())
     given = letters(world.spark, *(letter(x_dlq_target=name) for name in names))
-    own, routes_own = (row[0] for row in given.select(target).collect())
-    assert own.asDict() == {"broker": "rabbit", "exchange": "x", "routing_key": "a/b"}
+    *own, routes_own = (row[0] for row in given.select(target).collect())
+    assert [(each.broker, each.exchange, each.routing_key) for each in own] == [
+        ("rabbit", "x", "a/b"),
+        ("rabbit", "y", "a\nb"),
+    ]
     assert routes_own is None
+
+
+def test_letter_whose_target_may_be_of_either_exchange_is_damaged(world: World) -> None:
+    routes = load_config(world.config).routes
+    names = (b"rabbit:eu/billing/k", b"kafka:t", b"rabbit:x/a/b", b"rabbit:/a/b", b"rabbit:y/k")
+    given = letters(
+        world.spark, *(letter(x_dlq_target=name, x_dlq_route=b"amqp") for name in names)
+    )
+    ready = given.withColumn("status", F.lit("ready"))
+    found = [row.status for row in with_clear_targets(ready, routes).collect()]
+    assert found == ["damaged", "damaged", "ready", "ready", "ready"]

@@ -27,6 +27,7 @@ from duebridge_connectors.spark.transforms.letters import (
     own_target,
     parse_dead_letters,
     replay_envelopes,
+    with_clear_targets,
 )
 
 REMEMBER = "7d"  # Kafka's default retention
@@ -182,7 +183,8 @@ def _letters(spark: SparkSession, replay: Replay, config: Config) -> DataFrame:
         **replay.read_options,
     }
     records = read_records(spark, spark.read, wanted)
-    return parse_dead_letters(records, sorted(config.routes), replay.max_replays)
+    letters = parse_dead_letters(records, sorted(config.routes), replay.max_replays)
+    return with_clear_targets(letters, config.routes)
 
 
 def _envelopes(letters: DataFrame, replay: Replay, config: Config, route: str) -> DataFrame:

@@ -18,7 +18,7 @@ from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.delta_table import written_table
 from duebridge_connectors.spark.files.location import FileLocation, Stores, location_of
-from duebridge_connectors.spark.filesystem import open_filesystem
+from duebridge_connectors.spark.filesystem import open_filesystem, remove_empty_folder
 from duebridge_connectors.spark.table.tidy_merge import merge_small_files
 
 KEEP = "1d"
@@ -74,7 +74,10 @@ def tidy(table: FileLocation | str, keep_ms: int) -> TidySummary:
 
 
 def _remove_empty_folders(table: FileLocation | str, before: datetime) -> None:
-    """Remove the folders whose files are gone; a younger one may be about to get its first."""
+    """Remove the folders whose files are gone; a younger one may be about to get its first.
+
+    A job that writes into one meanwhile keeps it: only an empty folder is removed.
+    """
     if location_of(table).address.kind not in _HAVE_FOLDERS:
         return
     files, path = open_filesystem(table)
@@ -83,6 +86,6 @@ def _remove_empty_folders(table: FileLocation | str, before: datetime) -> None:
     for info in sorted(found, key=lambda each: each.path, reverse=True):
         of_table = info.path.removeprefix(f"{path}/")
         if info.path in empty and not of_table.startswith("_") and info.mtime < before:
-            files.delete_dir(info.path)
+            remove_empty_folder(table, info.path)
         else:
             empty.pop(info.path.rpartition("/")[0], None)

@@ -122,13 +122,13 @@ def _merged(root: FileLocation | str, delta: DeltaTable, group: Sequence[SmallFi
     files, above = open_filesystem(root)
     path = f"{group[0].folder}/part-{uuid4().hex}.parquet".lstrip("/")
     with _opened(files, f"{above}/{group[0].path}") as first:
-        schema = first.schema_arrow
+        schema = _typed(first.schema_arrow, delta)
     about: list[Any] = []
     with (
         files.open_output_stream(f"{above}/{path}") as stream,
         pq.ParquetWriter(stream, schema, compression="zstd", metadata_collector=about) as writer,
     ):
-        for rows in _gathered(_batches(files, above, schema, group)):
+        for rows in _gathered(_batches(files, above, delta, schema, group)):
             writer.write_table(rows)
     columns = delta.metadata().configuration.get(_STATISTICS, "").split(",")
     size = files.get_file_info(f"{above}/{path}").size
@@ -144,17 +144,32 @@ def _merged(root: FileLocation | str, delta: DeltaTable, group: Sequence[SmallFi
 
 
 def _batches(
-    files: Any, above: str, schema: pa.Schema, group: Iterable[SmallFile]
+    files: Any, above: str, delta: DeltaTable, schema: pa.Schema, group: Iterable[SmallFile]
 ) -> Iterator[pa.RecordBatch]:
     for file in group:
         with _opened(files, f"{above}/{file.path}") as opened:
-            if opened.schema_arrow != schema:
+            if _typed(opened.schema_arrow, delta) != schema:
                 expected = f"expected the columns of the partition's other files ({schema.names})"
                 raise ConfigError(
                     f"{above}/{file.path}: {expected}; got {opened.schema_arrow.names}, or others'"
                     " types: nothing is merged"
                 )
-            yield from opened.iter_batches(READ_ROWS)
+            for batch in opened.iter_batches(READ_ROWS):
+                yield batch.cast(schema)
+
+
+def _typed(schema: pa.Schema, delta: DeltaTable) -> pa.Schema:
+    """Return a file's columns, those with instants as the table has them.
+
+    Spark writes an instant as INT96, which has neither zone nor unit: it is UTC, and Delta keeps
+    microseconds.
+    """
+    of_table = pa.schema(delta.schema().to_arrow())
+    for place, field in enumerate(schema):
+        if field.name in of_table.names and "timestamp" in str(field.type):
+            kind = of_table.field(field.name).type
+            schema = schema.set(place, field.with_type(kind))
+    return schema
 
 
 @contextmanager
@@ -162,7 +177,7 @@ def _opened(files: Any, path: str) -> Iterator[pq.ParquetFile]:
     """Open a file of the table; raises `JobFailed`, which names it, if it is missing or damaged."""
     with (
         naming_damage(path, "the table", "nothing is merged"),
-        pq.ParquetFile(path, filesystem=files) as opened,
+        pq.ParquetFile(path, filesystem=files, coerce_int96_timestamp_unit="us") as opened,
     ):
         yield opened
 

@@ -25,6 +25,7 @@ _TEXTS = {
 }
 _INSTANTS = {"first_failed_at": "x-dlq-first-failed-at", "last_failed_at": "x-dlq-last-failed-at"}
 _ID_DIGITS = 24
+_GLOB = frozenset("*?[")
 _HEADERS = "array<struct<key: string, value: binary>>"
 
 
@@ -92,15 +93,38 @@ def own_target(route: Route) -> Column | None:
     """
     if not route.allow_targets:
         return None
-    is_topic = route.target.topic is not None
-    fields = ("topic",) if is_topic else ("exchange", "routing_key")
-    pattern = "^[^:]+:(.*)$" if is_topic else "^[^:]+:([^/]*)/(.*)$"
+    fields = ("topic",) if route.target.topic is not None else ("exchange", "routing_key")
     parts = (
-        F.regexp_extract("target", pattern, place).alias(field)
+        F.regexp_extract("target", _target_pattern(route), place).alias(field)
         for place, field in enumerate(fields, 1)
     )
     given = F.struct(F.lit(route.target.broker).alias("broker"), *parts)
     return F.when(F.col("target") != str(route.target), given)
+
+
+def with_clear_targets(letters: DataFrame, routes: Mapping[str, Route]) -> DataFrame:
+    """Return dead letters, `damaged` where their own target cannot be told from its text.
+
+    `eu/billing/k2` has the exchange that the configuration names, else it is unclear.
+    """
+    is_unclear = F.lit(False)
+    for name, route in routes.items():
+        if route.allow_targets:
+            is_clear = F.coalesce(F.col("target").rlike(_target_pattern(route)), F.lit(True))
+            is_unclear = is_unclear | ((F.col("route") == name) & ~is_clear)
+    is_damaged = (F.col("status") == READY) & is_unclear
+    return letters.withColumn("status", F.when(is_damaged, DAMAGED).otherwise(F.col("status")))
+
+
+def _target_pattern(route: Route) -> str:
+    """Return a pattern of a target's text (Java's), with a group for each field."""
+    if route.target.topic is not None:
+        return "(?s)^[^:]+:(.*)$"
+    targets = (route.target, *route.allow_targets)
+    names = {target.exchange or "" for target in targets}
+    longest_first = sorted((name for name in names if not _GLOB & set(name)), key=len, reverse=True)
+    known = "|".join(rf"\Q{name}\E(?=/)" for name in longest_first)
+    return rf"(?s)^[^:]+:({known}|[^/]*(?=/[^/]*$))/(.*)$"
 
 
 def _replay_id() -> Column:

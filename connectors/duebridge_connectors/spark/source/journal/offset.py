@@ -155,6 +155,12 @@ def shard_name(shard: Shard) -> str:
     return f"{shard.route}/{shard.number}"
 
 
+def named_shard(namespace: str, name: str) -> Shard:
+    """Return the shard that an offset names."""
+    route, _, number = name.rpartition("/")
+    return Shard(namespace, route, int(number))
+
+
 def _shares(waiting: Mapping[Shard, int], most: int) -> dict[Shard, int]:
     """Divide a limit equally among shards; the unused part of a share goes to the others."""
     shares: dict[Shard, int] = {}

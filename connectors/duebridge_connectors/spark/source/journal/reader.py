@@ -37,13 +37,14 @@ from duebridge_connectors.spark.source.journal.offset import (
     JournalRange,
     Offset,
     ShardOffset,
+    named_shard,
     planned,
     ranges_between,
     shard_name,
 )
 from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.options import JournalOptions
-from duebridge_connectors.spark.source.planning import StoreAddress
+from duebridge_connectors.spark.source.planning import StoreAddress, shards_to_read
 from duebridge_connectors.spark.source.pushdown import push
 
 BATCH_ROWS = 8192  # of an Arrow batch
@@ -143,11 +144,18 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
     @message_first()
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Return the end of the next batch; raises `StoreError` if a journal went back."""
-        found = self._ends(start)
-        if self._target is not None:
-            target = self._target
-            found = {shard: ends.up_to(target[shard].last) for shard, ends in found.items()}
+        if self._target is None:
+            self._follow_routes()
+            return planned(start, self._ends(start), limit)
+        target = self._target
+        found = {shard: ends.up_to(target[shard].last) for shard, ends in self._ends(start).items()}
         return planned(start, found, limit)
+
+    def _follow_routes(self) -> None:
+        """Add the routes that were first used after the query began, where it reads all routes."""
+        if not self._options.route:
+            present = shards_to_read(self._address, ())
+            self._shards = list(dict.fromkeys([*self._shards, *present]))
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
         """Return the newest offset, for the query's progress."""
@@ -155,7 +163,8 @@ class JournalStreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerA
 
     def partitions(self, start: Offset, end: Offset) -> list[JournalRange]:
         """Return the ranges of a batch; equal offsets give equal ranges."""
-        return ranges_between(self._shards, start, end)
+        shards = [named_shard(self.namespace, name) for name in end]
+        return ranges_between(shards, start, end)
 
     def commit(self, end: Offset) -> None:
         """Do nothing: the journal's cap alone decides what is kept."""
