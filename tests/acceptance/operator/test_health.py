@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from threading import Event
 
@@ -31,12 +32,18 @@ def floor(build_floor: Callable[..., Floor]) -> Floor:
 
 
 @pytest.fixture
-def get(floor: Floor) -> Iterator[Get]:
-    """Fetch a path of the floor's server."""
+def port(floor: Floor) -> Iterator[int]:
+    """The port of the floor's server."""
     server = HealthServer(floor.worker, port=0, host="127.0.0.1")
     server.start()
-    yield partial(fetch, server.port)
+    yield server.port
     server.close()
+
+
+@pytest.fixture
+def get(port: int) -> Get:
+    """Fetch a path of the floor's server."""
+    return partial(fetch, port)
 
 
 def test_livez_fails_when_the_loop_stands_still(floor: Floor, get: Get) -> None:
@@ -82,6 +89,32 @@ def test_probe_that_hangs_up_writes_no_traceback(
     assert fetch(server.port, "/livez")[1]
     server.close()  # waits for the thread of every request
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_connection_that_asks_for_nothing_is_closed_after_a_while(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(HealthServer, "timeout_s", 0.05)
+    server = HealthServer(floor.worker, port=0, host="127.0.0.1")
+    server.start()
+    with socket.create_connection(("127.0.0.1", server.port), 10) as idle:
+        assert idle.recv(1) == b""
+    server.close()
+
+
+def test_connections_beyond_the_limit_end_the_oldest_ones_and_probes_are_answered(
+    floor: Floor, port: int, get: Get
+) -> None:
+    floor.turn()
+    with ExitStack() as held:
+        idle = [
+            held.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+            for _ in range(32 + 8)
+        ]
+        assert get("/livez") == (200, "ok\n")
+        assert [each.recv(1) for each in idle[:9]] == [b""] * 9
+        idle[-1].sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert idle[-1].recv(12) == b"HTTP/1.0 200"
 
 
 def test_readyz_follows_the_store_and_the_lane(floor: Floor, get: Get) -> None:

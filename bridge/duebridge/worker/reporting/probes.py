@@ -5,13 +5,15 @@ Readiness fails if the store or a broker does not answer, an intake does not rea
 route requires a newer duebridge, or the process started without a route that holds envelopes.
 """
 
+import socket
 import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import structlog
@@ -26,6 +28,7 @@ from duebridge.worker.worker import Worker
 # Above the timeouts of store calls and broker pings. With three probes 4 s apart and 3 s of grace,
 # a frozen worker is still replaced within 30 s.
 FROZEN_AFTER_S = 12.0
+MOST_CONNECTIONS = 32
 INTAKE_FROZEN_AFTER_S = 60.0  # above a publish deadline, of its dead letters, and a slow log-in
 
 NOTHING: Mapping[str, float] = MappingProxyType({})
@@ -36,6 +39,39 @@ log = structlog.get_logger()
 
 
 class _Server(ThreadingHTTPServer):
+    """Serves at most `MOST_CONNECTIONS` at once, each in a thread.
+
+    One more ends the oldest: were the new one refused, clients that hold theirs would make the
+    probes fail, and the worker restart.
+    """
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__(address, handler)
+        self._open: dict[socket.socket, None] = {}  # oldest first
+        self._guard = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection."""
+        with self._guard:
+            self._open[request] = None
+        self._end_oldest()
+        super().process_request(request, client_address)
+
+    def _end_oldest(self) -> None:
+        with self._guard:
+            if len(self._open) <= MOST_CONNECTIONS:
+                return
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+        with suppress(OSError):  # it has ended by itself
+            oldest.shutdown(socket.SHUT_RDWR)  # wakes its thread, which closes it
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._guard:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - theirs
         """Log what went wrong in a line; a client that hung up is no error of ours."""
         error = sys.exception()
@@ -49,6 +85,9 @@ class HealthServer:
     `intakes` returns the state of those that the process runs, `idle_s` the seconds since the last
     step of each; `missing` a fault for each route that the configuration lacks.
     """
+
+    timeout_s = 10.0
+    """How long a client may send nothing, or take to read an answer."""
 
     def __init__(
         self,
@@ -67,6 +106,8 @@ class HealthServer:
         }
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = self.timeout_s
+
             def do_GET(self) -> None:
                 page = pages.get(self.path.split("?")[0], _not_found)
                 status, kind, body = page(self.headers.get("Accept", ""))
