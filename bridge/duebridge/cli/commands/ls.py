@@ -1,6 +1,6 @@
 """`duebridge ls`: the envelopes of a route, page by page."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -25,11 +25,12 @@ from duebridge.instants import InstantOrOffset, parse_from_now
 from duebridge.receipt import EnvelopeDetails, Known
 
 if TYPE_CHECKING:
-    from duebridge.admin.listing import ListedEnvelope
+    from duebridge.admin.listing import ListedEnvelope, ListPosition
     from duebridge.admin.operator import Operator
     from duebridge.config.models import Config
     from duebridge.store.due_window import DueWindow
     from duebridge.store.server.connection import Connection
+    from duebridge.store.wire.replies import Entry
 
 MOST_LISTED = 10**9
 COLUMNS = ("id", "state", "due", "attempt", "failures", "expires", "last error")
@@ -118,13 +119,13 @@ def ls(
         if long or body:
             _show_long(page, output, with_body=body)
         else:
-            page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
+            page.show(COLUMNS, _row, output)
 
 
 def _show_cold(rows: Iterator[Known], limit: int, output: Output) -> None:
     found = list(islice(rows, limit + 1))
     shown = found[:limit]
-    show_envelopes(shown, COLUMNS, map(_row, shown), output)
+    show_envelopes(shown, COLUMNS, _row, output)
     if len(found) > limit:
         complain(f"there are more: {_cold_rest(shown[0].due_at_ms, shown[-1].due_at_ms, limit)}")
 
@@ -155,45 +156,60 @@ def _show_long(page: "EnvelopePage", output: Output, *, with_body: bool) -> None
 
 
 class EnvelopePage:
-    """The first `limit` envelopes, and the cursor behind them if there are more."""
+    """The first `limit` envelopes, and the cursor behind them if there are more.
+
+    They can be read once. None of them is kept: a body may be large, and `limit` too.
+    """
 
     def __init__(self, route: str, listed: "Iterable[ListedEnvelope]", limit: int) -> None:
-        found = list(islice(listed, limit + 1))
         self._route = route
-        self._entries = [envelope.entry for envelope in found[:limit]]
-        self.cursor = str(found[limit - 1].position) if len(found) > limit else ""
+        self._listed = listed
+        self._limit = limit
+        self._last: ListPosition | None = None
+        self._has_more = False
 
-    @property
-    def envelopes(self) -> list[Known]:
-        """The envelopes without their contents."""
-        return [Known.of(self._route, entry) for entry in self._entries]
+    def envelopes(self) -> Iterator[Known]:
+        """Yield the envelopes without their contents."""
+        return (Known.of(self._route, entry) for entry in self._entries())
 
-    def whole(self) -> list[EnvelopeDetails]:
-        """The envelopes with their contents."""
-        return [EnvelopeDetails.of(self._route, entry) for entry in self._entries]
+    def whole(self) -> Iterator[EnvelopeDetails]:
+        """Yield the envelopes with their contents."""
+        return (EnvelopeDetails.of(self._route, entry) for entry in self._entries())
 
-    def show(self, columns: Sequence[str], rows: Iterator[Sequence[str]], output: Output) -> None:
+    def _entries(self) -> "Iterator[Entry]":
+        for number, found in enumerate(self._listed):
+            if number == self._limit:
+                self._has_more = True
+                return
+            self._last = found.position
+            yield found.entry
+
+    def show(
+        self, columns: Sequence[str], row: Callable[[Known], Sequence[str]], output: Output
+    ) -> None:
         """Write the page, its cursor last; for people the cursor goes to standard error."""
-        show_envelopes(self.envelopes, columns, rows, output)
+        show_envelopes(self.envelopes(), columns, row, output)
         self.show_cursor(output)
 
     def show_cursor(self, output: Output) -> None:
-        """Write the cursor, if there are more; for people to standard error."""
-        if self.cursor and output is Output.JSON:
-            write_json({"cursor": self.cursor})
-        elif self.cursor:
-            complain(f"there are more: --cursor {self.cursor}")
+        """Write the cursor of a page that was read, if there are more; for people as `show`."""
+        if not self._has_more:
+            return
+        if output is Output.JSON:
+            write_json({"cursor": str(self._last)})
+        else:
+            complain(f"there are more: --cursor {self._last}")
 
 
 def show_envelopes(
-    envelopes: Sequence[Known],
+    envelopes: Iterable[Known],
     columns: Sequence[str],
-    rows: Iterator[Sequence[str]],
+    row: Callable[[Known], Sequence[str]],
     output: Output,
 ) -> None:
-    """Write envelopes: a table for people, in JSON one object a line."""
+    """Write envelopes: a table for people, in JSON one object a line, as each is read."""
     if output is not Output.JSON:
-        write_table(columns, rows)
+        write_table(columns, map(row, envelopes))
         return
     for known in envelopes:
         write_json(known)

@@ -69,8 +69,7 @@ def ls(
     with opened_store(settings) as connection:
         operator = Operator(settings, connection)
         listed = list_dead(operator, route, conditions.filter(operator), after=start)
-        page = EnvelopePage(route, listed, limit)
-        page.show(COLUMNS, (_row(known) for known in page.envelopes), output)
+        EnvelopePage(route, listed, limit).show(COLUMNS, _row, output)
 
 
 def show(
