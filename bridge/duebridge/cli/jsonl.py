@@ -18,15 +18,21 @@ FROM_STDIN = "-"  # in place of a body or an id
 CHUNK_BYTES = 256 * 1024
 ID_LINES = 250
 ENDED = frozenset({"delivered", "shunted", "cancelled", "dropped", "replaced"})
+ENDED_UNNAMED = {
+    "gap": "a gap: {0.lost_entries} entries of shard {0.shard} are missing; what ended then stays",
+    "purged": "the route was purged; what is there again stays, unless it is purged again",
+}
 
 
 class IdLine(msgspec.Struct, frozen=True):
-    """An id as `ls` and `events` print it; the cursor line at the end of a page has none."""
+    """An id as `ls` and `events` print it; a gap, a purge and the cursor of a page have none."""
 
     id: str = ""
     route: str = ""
     kind: str = ""
     at_ms: int = 0
+    shard: int = 0
+    lost_entries: int = 0
 
 
 class IdFilter(NamedTuple):
@@ -39,8 +45,17 @@ class IdFilter(NamedTuple):
         """Whether the line is selected; one without a route is."""
         if not line.id or line.route not in ("", self.route):
             return False
-        since_ms = self.ended_since_ms
-        return since_ms is None or (line.kind in ENDED and line.at_ms >= since_ms)
+        return self.ended_since_ms is None or (line.kind in ENDED and self._is_since(line))
+
+    def unnamed(self, line: IdLine) -> str:
+        """Return why envelopes may have ended since the instant of which no line has the id."""
+        if self.ended_since_ms is None or line.route != self.route or not self._is_since(line):
+            return ""
+        return ENDED_UNNAMED.get(line.kind, "").format(line)
+
+    def _is_since(self, line: IdLine) -> bool:
+        """Whether it happened then or later; of a gap before the first entry nobody knows."""
+        return self.ended_since_ms is None or not 0 < line.at_ms < self.ended_since_ms
 
 
 class Line(NamedTuple):
@@ -79,7 +94,8 @@ def read_batches(stream: BufferedReader, size: int) -> Iterator[list[Line]]:
 def read_ids(wanted: IdFilter, refuse: Callable[[str], None]) -> Iterator[str]:
     """Yield the ids of the selected lines as they arrive.
 
-    `refuse` is told of each line that is not such an object; it stops no other.
+    `refuse` is told of each line that is not such an object, and of each that says that ids are
+    missing; it stops no other.
     """
     with opened_stdin() as stream:
         for lines in read_batches(stream, ID_LINES):
@@ -89,6 +105,8 @@ def read_ids(wanted: IdFilter, refuse: Callable[[str], None]) -> Iterator[str]:
                 except EnvelopeError as error:
                     refuse(str(error))
                     continue
+                if why := wanted.unnamed(found):
+                    refuse(f"line {line.number}: {why}")
                 if wanted.has(found):
                     yield found.id
 

@@ -10,6 +10,7 @@ from tests.support.command import Command
 from tests.support.redis.redis_node import RedisNode
 
 AWAY = "; waiting for the store"
+OLDER = b"duebridge: older events are not printed; --since prints all from an instant on\n"
 
 
 def send(duebridge: Command, route: str, name: str) -> None:
@@ -51,6 +52,18 @@ def test_events_follow_prints_those_of_a_route_that_is_configured_later(
     assert next_event(process)["id"] == "during"
     process.kill()
     process.communicate(timeout=60)
+
+
+def test_events_follow_that_is_kept_tells_of_older_events_unless_since_is_given(
+    duebridge: Command,
+) -> None:
+    lines = [json.dumps({"id": f"{each}", "body": "", "delay": "1h"}) for each in range(101)]
+    duebridge("send", "invoices", "-", "--jsonl", stdin="\n".join(lines).encode())
+    for options, count, told in ((), 100, OLDER), (("--since", "1h"), 101, b""):
+        process = duebridge.start("events", "--follow", "--output", "json", *options)
+        assert len({next_event(process)["id"] for _ in range(count)}) == count
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == (b"", told)
 
 
 def test_events_follow_whose_reader_left_ends_quietly(duebridge: Command) -> None:

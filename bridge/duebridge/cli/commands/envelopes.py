@@ -81,7 +81,8 @@ def cancel(
     dead or unknown. With - as the id, standard input has an object with an "id" on each line, as
     ls and events print them with --output json; lines of other routes are skipped. A line that is
     no such object is reported, makes the exit code 1, and does not stop the others. --ended-since
-    cleans up a restored store: it cancels the envelopes that ended after the backup.
+    cleans up a restored store: it cancels the envelopes that ended after the backup. A gap since
+    then, or a purge, is reported like such a line, since it has no ids.
     """
     from duebridge.scheduling.route_scheduler import find_route
 

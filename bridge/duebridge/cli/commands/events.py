@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from duebridge.cli.commands.ls import MOST_LISTED
-from duebridge.cli.output import Output, OutputOption, complain, printable, write, write_json
+from duebridge.cli.output import (
+    STDOUT,
+    Output,
+    OutputOption,
+    complain,
+    is_terminal,
+    printable,
+    write,
+    write_json,
+)
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
 from duebridge.durations import format_instant
 from duebridge.errors import ConfigError, StoreUnavailable
@@ -21,6 +30,7 @@ if TYPE_CHECKING:
 
 NEWEST = 100  # events, without --limit and --since
 POLL_EVERY_S = 0.5
+OLDER = "duebridge: older events are not printed; --since prints all from an instant on"
 
 FollowOption = Annotated[
     bool, typer.Option("--follow", "-f", help="Keep printing until Ctrl-C, which exits 130.")
@@ -57,7 +67,8 @@ def events(
     names who ran it. The journal is capped: a gap says how many entries were cut before they were
     read. --limit applies to past events, not to those that --follow adds. --follow prints events of
     new routes too; it waits for a store that restarts or fails over, says so once, and goes on
-    behind the last event that it printed.
+    behind the last event that it printed. Where its JSON lines are kept, start it with --since, and
+    again with an instant before the last line: without it the older events are missing.
     """
     from duebridge.admin.events import EventReader, Purges
     from duebridge.admin.operator import Operator
@@ -69,20 +80,31 @@ def events(
         operator = Operator(settings, connection)
         purges = Purges(PurgeLog(connection, settings.store.namespace), route)
         reader = EventReader(operator.journals(route), purges)
-        _show(_past(operator, reader, start, limit), output)
+        is_kept = follow and output is Output.JSON and not is_terminal(STDOUT)
+        _show(_past(operator, reader, start, limit, is_kept=is_kept), output)
         if follow:
             _follow(reader, lambda: operator.journals(route), output)
 
 
 def _past(
-    operator: "Operator", reader: "EventReader", since: InstantOrOffset | None, limit: int | None
+    operator: "Operator",
+    reader: "EventReader",
+    since: InstantOrOffset | None,
+    limit: int | None,
+    *,
+    is_kept: bool,
 ) -> "Iterable[EnvelopeEvent]":
-    if since is None:
-        limit = NEWEST if limit is None else limit
-        reader.go_to_newest(limit)
-    else:
+    if since is not None:
         reader.go_to_instant(since.at_ms(operator.now_ms()))
-    return reader.new() if limit is None else reader.newest(limit)
+        return reader.new() if limit is None else reader.newest(limit)
+    if limit is not None:
+        reader.go_to_newest(limit)
+        return reader.newest(limit)
+    reader.go_to_newest(NEWEST + 1)
+    found = reader.newest(NEWEST + 1)
+    if is_kept and len(found) > NEWEST:
+        complain(OLDER)
+    return found[-NEWEST:]
 
 
 def _follow(

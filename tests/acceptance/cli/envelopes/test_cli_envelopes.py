@@ -275,6 +275,33 @@ def test_cancel_of_many_ended_since_takes_only_what_ended_then_or_later(duebridg
     assert {each["id"] for each in listed} == {"accepted", "retried", "early"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "at_ms", "route", "told"),
+    [
+        ("gap", ENDED_MS, "invoices", "line 1: a gap: 7 entries of shard 2 are missing"),
+        ("gap", 0, "invoices", "line 1: a gap"),  # before the first entry that is there
+        ("purged", ENDED_MS, "invoices", "line 1: the route was purged"),
+        ("gap", ENDED_MS - 1, "invoices", ""),
+        ("gap", ENDED_MS, "reminders", ""),
+    ],
+)
+def test_cancel_of_many_ended_since_names_what_ended_without_an_id_and_cancels_the_others(
+    duebridge: Command, kind: str, at_ms: int, route: str, told: str
+) -> None:
+    duebridge("send", "invoices", "hello", *ONE_HOUR)
+    unnamed = {"kind": kind, "at_ms": at_ms, "route": route, "shard": 2, "lost_entries": 7}
+    ended = {"kind": "cancelled", "at_ms": ENDED_MS, "route": "invoices", "shard": 0, "id": "a"}
+    words = ("cancel", "invoices", "-", "--ended-since", "2026-01-01T00:00:00Z")
+    done = duebridge(*words, stdin=f"{json.dumps(unnamed)}\n{json.dumps(ended)}".encode())
+    *named, counts = done.err.splitlines()
+    assert (done.code, done.out, counts) == (
+        (1, "cancelled  a\n", "1 refused, 1 cancelled")
+        if told
+        else (0, "cancelled  a\n", "1 cancelled")
+    )
+    assert "".join(named).startswith(told)
+
+
 def test_cancel_of_many_with_damaged_lines_names_them_and_cancels_the_others(
     duebridge: Command,
 ) -> None:
