@@ -4,7 +4,10 @@ It is emptied behind producers that went first, or handed over whole. After a sn
 since would come again, unless the journal is heeded.
 """
 
+import json
+import re
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,6 +151,17 @@ def lose_a_store(tmp_path: Path) -> tuple[Path, list[str]]:
         return tmp_path / "backup.rdb", site("events", "--output", "json").out.splitlines()
 
 
+def at_ms(line: str) -> int:
+    return int(json.loads(line)["at_ms"])
+
+
+def made_at_s(backup: Path) -> int:
+    """Return when a snapshot was made, as redis-check-rdb tells it."""
+    told = subprocess.run(["redis-check-rdb", backup], capture_output=True, text=True, check=True)
+    (found,) = re.findall(r"ctime = '(\d+)'", told.stdout)
+    return int(found)
+
+
 @pytest.mark.long
 def test_restore_that_heeds_the_journal_delivers_each_once_and_nothing_cancelled(
     tmp_path: Path,
@@ -156,6 +170,11 @@ def test_restore_that_heeds_the_journal_delivers_each_once_and_nothing_cancelled
     with restored(backup, tmp_path / "restored") as port:
         site = site_on(port, tmp_path)
         newest = site("events", "--limit", "1").out.split()[0]
+        newest_ms = at_ms(site("events", "--limit", "1", "--output", "json").out)
+        since_ms = [at for at in map(at_ms, journal) if at > newest_ms]
+        made_ms = made_at_s(backup) * 1000
+        assert newest_ms < made_ms + 1000  # nothing was scheduled meanwhile
+        assert made_ms - 1000 < min(since_ms)  # the instant of a Cluster
         for route, ids in (("orders", {"goes", "taken-back"}), ("others", {"dies"})):
             words = ("cancel", route, "-", "--ended-since", newest, "--output", "json")
             done = site(*words, stdin="\n".join(journal).encode())
