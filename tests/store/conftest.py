@@ -1,8 +1,10 @@
-"""Every test of the delay store runs on five kinds of servers, each in a namespace of its own.
+"""Tests of the delay store run on up to five kinds of servers, each in a namespace of its own.
 
-On Valkey and on the sets that fail over a few files run always (`ON_ALL`), the others in the long
-suite. On the sets and on the Cluster of one node the store is a user with the least rights; the
-test itself looks as another.
+Every test runs on a Cluster of one node, which also refuses keys of two slots, and in the long
+suite on Valkey, which is another engine. A script sees one shard, so one node: Redis, a Sentinel
+set and a Cluster of six have the tests of `ON_ALL`, and in the long suite those of `OF_CLIENTS`,
+on Redis these too always. On the sets and on the Cluster of one node the store is a user with the
+least rights; the test itself looks as another.
 """
 
 import gc
@@ -27,6 +29,14 @@ Opened = Callable[..., Desk]
 SETS = ("sentinel", "six")
 NO_FAILOVER_MS = 60_000  # a master that a busy machine keeps waiting is not to be replaced
 ON_ALL = ("test_reclaim.py", "test_settling.py", "test_wake.py")
+OF_CLIENTS = (  # what the clients do differently, or with the nodes of several shards
+    "test_clock.py",
+    "test_connection.py",
+    "test_epoch.py",
+    "test_event_reader.py",
+    "test_server.py",
+    "test_state_machine.py",
+)
 
 
 @contextmanager
@@ -57,11 +67,24 @@ def url_of_six(home: Path) -> Iterator[str]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    spared = {item for item in items if kind_of(item) in ("redis", *SETS) and not needs_all(item)}
+    config.hook.pytest_deselected(items=list(spared))
+    items[:] = [item for item in items if item not in spared]
     for item in items:
-        kind = getattr(item, "callspec", None) and item.callspec.params.get("connection")
-        if kind in ("valkey", *SETS) and item.path.name not in ON_ALL:
+        if kind_of(item) in ("valkey", *SETS) and item.path.name not in ON_ALL:
             item.add_marker(pytest.mark.long)
+
+
+def kind_of(item: pytest.Item) -> Any:
+    is_here = Path(__file__).parent in item.path.parents
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("connection") if is_here and callspec else None
+
+
+def needs_all(item: pytest.Item) -> bool:
+    names = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    return "connection" in names or item.path.name in (*ON_ALL, *OF_CLIENTS)
 
 
 def leave_old_nodes_to_the_collector() -> None:
