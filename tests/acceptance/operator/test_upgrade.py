@@ -48,18 +48,19 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Version]:
     return {"previous": previous(), "current": CURRENT, "following": following(home)}
 
 
-@pytest.mark.parametrize("cancels", ["previous", "current"])
 def test_previous_and_current_workers_on_one_store_deliver_each_once(
-    site: Site, code: dict[str, Version], cancels: str
+    site: Site, code: dict[str, Version]
 ) -> None:
     versions = ("previous", "current")
     ids = {name: [f"{name}-{number}" for number in range(COUNT)] for name in versions}
     with site.running(code=code["previous"]) as old, site.running(code=code["current"]) as new:
         for name in versions:
             delays = {each: f"{5 * place}ms" for place, each in enumerate(ids[name])}
-            site.send("orders", {**delays, f"gone-{name}": "1h"}, code["current"])
-            cancelled = site("cancel", "orders", f"gone-{name}", code=code[cancels])
-            assert (cancelled.code, cancelled.out.split()[0]) == (0, "cancelled")
+            gone = {f"{name}-cancelled-by-{by}": by for by in versions}
+            site.send("orders", {**delays, **dict.fromkeys(gone, "1h")}, code["current"])
+            for each, by in gone.items():
+                cancelled = site("cancel", "orders", each, code=code[by])
+                assert (cancelled.code, cancelled.out.split()[0]) == (0, "cancelled")
         wait_until(lambda: len(site.delivered()) >= 2 * COUNT, "all to be delivered")
         assert (old.end(), new.end()) == (0, 0)
     assert Counter(site.delivered()) == Counter(ids["previous"] + ids["current"])
