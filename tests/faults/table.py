@@ -37,7 +37,7 @@ LONG_SLICE = [
     ("store_clients_killed", "kafka"),
     ("files_exhausted", "rabbitmq"),
     ("upgraded_and_back", "rabbitmq"),
-    ("replicas_gone", "kafka"),
+    ("not_enough_replicas", "kafka"),
     ("slow_link", "kafka"),
     ("slow_link", "rabbitmq"),
     ("partition_leaderless", "kafka"),
