@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from duebridge.config.models import HOUR_MS
@@ -32,7 +31,6 @@ from duebridge_connectors.spark.cold.parquet.files import (
 from duebridge_connectors.spark.cold.parquet.slices import FileSlice, range_of
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
-from duebridge_connectors.spark.session import job_error
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
 from tests.spark.cold_route import ColdRoute, Killed, die, listed
 from tests.spark.world import World
@@ -187,19 +185,6 @@ def test_read_of_a_missing_or_cut_file_names_it(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(JobFailed, match=f"{file}: expected a whole Parquet file.*No such file"):
         read(tmp_path, [file])
-
-
-@pytest.mark.long
-def test_hydrate_where_a_file_is_missing_says_which_and_why(cold: ColdRoute) -> None:
-    cold.demoted("a")
-    cold.reach()
-    (path,) = Path(cold.tier.log.root).rglob("*.parquet")
-    path.unlink()
-    with pytest.raises(PySparkException) as raised:
-        cold.hydrate()
-    error = job_error(raised.value)
-    assert isinstance(error, JobFailed)
-    assert str(error).startswith(f"{path}: expected a whole Parquet file")
 
 
 def test_read_gathers_small_files_into_one_batch(tmp_path: Path) -> None:
