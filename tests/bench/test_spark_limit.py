@@ -1,4 +1,4 @@
-"""The C client beside the jobs on Spark: it writes what they write, and the page shows both."""
+"""The C client beside the jobs on Spark: it writes what they write."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,13 +8,9 @@ import pytest
 import redis
 
 from tests.bench.spark.limit import entries_read, limit, records_read, removed, written
-from tests.bench.spark.result import GOALS, Result
-from tests.bench.spark.stage import Figures, Spent
-from tests.bench.spark.table import rendered
 from tests.support.servers import redis_server
 
 ROWS = 300
-FIGURES = Figures.of(1_000_000, Spent(wall=10, jvm=2, python=3, scripts=4, store=6))
 
 
 @pytest.fixture
@@ -59,17 +55,3 @@ def test_read_by_the_c_client_asks_for_all_once(client: Any, tmp_path: Path, rea
         {"xrange": 38, "hmget": 0} if read is entries_read else {"xrange": 0, "hmget": 1}
     )
     assert content(client) == before
-
-
-def test_table_says_what_is_reached_and_where_each_microsecond_goes() -> None:
-    page = rendered([Result(name, FIGURES, 250_000.0) for name in GOALS])
-    assert "| schedule | 1,000,000 | 100,000 | 100,000 | 250,000 | `schedule --rows" in page
-    assert "| journal | 1,000,000 | 100,000 | 500,000: **no** | 250,000 |" in page
-    assert "| read | 1,000,000 | 100,000 | - | 250,000 |" in page
-    assert "| demote | 2.0 | 3.0 | 4.0 | 2.0 | 11.0 |" in page
-
-
-def test_result_is_read_back_as_it_was_saved(tmp_path: Path) -> None:
-    result = Result("reconcile", FIGURES, None)
-    result.save(tmp_path / "result")
-    assert Result.read(tmp_path / "result") == result

@@ -1,15 +1,8 @@
-"""The verdict on a failover and the page: pure functions, of histories made by hand."""
-
-from pathlib import Path
+"""The verdict on a failover: a pure function, of histories made by hand."""
 
 import pytest
 
-from tests.failover.judgement import Counts, count
-from tests.failover.rig import Result
-from tests.failover.scenarios import SCENARIOS
-from tests.failover.table import BEGIN, END, Run, put_between_marks, report, summary
-from tests.support.checkout import ROOT
-from tests.support.model.histories import Historian, read_histories
+from tests.failover.judgement import count
 from tests.support.model.history_events import HistoryEvent, Phase, Subject
 
 DUE_MS, END_MS = 1000, 9000
@@ -93,64 +86,3 @@ def test_count_call_with_another_error_is_a_violation() -> None:
     found = count(events, END_MS)
     assert found.violations(keeps_all=False) == {"refused": ["!StoreError: odd"]}
     assert found.indeterminate == 0
-
-
-def test_read_histories_of_several_processes_gives_all(tmp_path: Path) -> None:
-    for name, events in (("a", accepted("a-1")), ("b", [arrived("a-1")])):
-        history = Historian(tmp_path, name)
-        history.write(events)
-        history.close()
-    assert read_histories(tmp_path) == [*accepted("a-1"), arrived("a-1")]
-
-
-def result(counts: Counts, durability: str, effect: str = "killed") -> Result:
-    keeps_all = durability == "replicated"
-    violations = counts.violations(keeps_all=keeps_all)
-    return Result("killed", durability, "seed", effect, [1.5], counts, violations, 20.0)
-
-
-def test_report_of_a_loss_is_a_number_for_async_and_broken_for_replicated() -> None:
-    lossy = count(accepted("a-1"), END_MS)
-    runs = [Run("c0ffee", "2 cores", result(lossy, each)) for each in ("async", "replicated")]
-    lines = [line for line in report(runs, SCENARIOS).splitlines() if "| master killed |" in line]
-    assert [line.rsplit("| 1.5 | ")[1] for line in lines if "1.5" in line] == [
-        "reported |",
-        "**BROKEN** |",
-    ]
-    assert "- killed, replicated, seed seed: lost 1, first a-1" in report(runs, SCENARIOS)
-
-
-def test_report_without_a_run_that_struck_says_not_run() -> None:
-    runs = [Run("c0ffee", "2 cores", result(count([], END_MS), "async", effect=""))]
-    page = report(runs, SCENARIOS)
-    assert page.count("**not run**") == sum(len(each.tried) for each in SCENARIOS.values())
-    assert "- 1 runs are not counted" in page
-
-
-def test_rows_of_the_page_have_as_many_cells_as_its_head() -> None:
-    runs = [Run("c0ffee", "2 cores", result(count([], END_MS), "async"))]
-    rows = [line for line in report(runs, SCENARIOS).splitlines() if line.startswith("|")]
-    assert len({line.count("|") - line.count("\\|") for line in rows}) == 1
-
-
-def test_summary_counts_what_each_durability_lost_of_what_was_accepted() -> None:
-    lossy, kept = count(accepted("a-1"), END_MS), count([*accepted("a-1"), arrived("a-1")], END_MS)
-    found = [result(lossy, "async"), result(kept, "async"), result(kept, "replicated")]
-    table = summary([Run("c0ffee", "2 cores", each) for each in found], SCENARIOS)
-    assert "| master killed | 1 and 0 of 2 | not run | **0 and 0 of 1** |" in table
-    assert table.splitlines()[-1].endswith(" | not run | not run | - |")
-
-
-def test_summary_takes_the_place_between_the_marks_of_the_page() -> None:
-    page = (ROOT / "docs" / "durability.md").read_text("utf-8")
-    table = put_between_marks(page, summary([], SCENARIOS)).partition(BEGIN)[2].partition(END)[0]
-    assert [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")] == [
-        "| what fails",
-        *(f"| {each.what}" for each in SCENARIOS.values()),
-    ]
-    assert put_between_marks(put_between_marks(page, "x"), "x") == put_between_marks(page, "x")
-
-
-def test_table_of_the_page_has_every_failure() -> None:
-    page = (ROOT / "docs" / "durability.md").read_text("utf-8")
-    assert [each.what for each in SCENARIOS.values() if f"\n| {each.what} | " not in page] == []
