@@ -17,6 +17,7 @@ from tests.deploy.chart import (
 )
 from tests.support.checkout import ROOT
 
+WITH_NAMES = [mode for mode in MODES if mode != "bare"]
 WITH_CONFIG = [mode for mode in MODES if mode != "existing-config"]
 RESTART_WITHIN_S = 30
 START_S = 3  # of a container that was killed, and of Python in it
@@ -76,13 +77,13 @@ def test_liveness_asks_less_than_readiness(chart: Chart) -> None:
     assert ports == {container["ports"][0]["name"]} == {"health"}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_every_program_tells_where_it_crashed(chart: Chart, mode: str) -> None:
-    for name, template in pod_templates(chart.mode(mode)):
+def test_every_program_tells_where_it_crashed(chart: Chart) -> None:
+    templates = [(mode, *each) for mode in MODES for each in pod_templates(chart.mode(mode))]
+    for mode, name, template in templates:
         container = template["spec"]["containers"][0]
         if container["name"] != "valkey":
             env = {each["name"]: each.get("value") for each in container["env"]}
-            assert env["PYTHONFAULTHANDLER"] == "1", name
+            assert env["PYTHONFAULTHANDLER"] == "1", (mode, name)
 
 
 def test_every_image_tells_where_it_crashed() -> None:
@@ -155,12 +156,12 @@ def test_grace_period_of_settings_by_reference_has_to_be_given(chart: Chart) -> 
     assert grace_s(rendered) == 60
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
-def test_budget_always_allows_an_eviction(chart: Chart, mode: str) -> None:
-    budget = one(chart.mode(mode), "PodDisruptionBudget")["spec"]
-    assert "minAvailable" not in budget
-    assert budget["maxUnavailable"] not in (0, "0%")
-    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+def test_budget_always_allows_an_eviction(chart: Chart) -> None:
+    for mode in WITH_NAMES:
+        budget = one(chart.mode(mode), "PodDisruptionBudget")["spec"]
+        assert "minAvailable" not in budget, mode
+        assert budget["maxUnavailable"] not in (0, "0%"), mode
+        assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow", mode
 
 
 def test_spread_never_keeps_a_pod_waiting(chart: Chart) -> None:
@@ -170,19 +171,19 @@ def test_spread_never_keeps_a_pod_waiting(chart: Chart) -> None:
     assert keys == {"topology.kubernetes.io/zone", "kubernetes.io/hostname"}
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "bare"])
-def test_selectors_find_the_workers_and_nothing_else(chart: Chart, mode: str) -> None:
-    rendered = chart.mode(mode)
-    workers = one(rendered, "Deployment")["spec"]["template"]["metadata"]["labels"]
-    job = one(rendered, "Job", "demo-duebridge-check")["spec"]["template"]["metadata"]["labels"]
-    selectors = [
-        one(rendered, "Deployment")["spec"]["selector"]["matchLabels"],
-        one(rendered, "Service", "demo-duebridge")["spec"]["selector"],
-        one(rendered, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
-    ]
-    for selector in selectors:
-        assert selector.items() <= workers.items()
-        assert not selector.items() <= job.items()
+def test_selectors_find_the_workers_and_nothing_else(chart: Chart) -> None:
+    for mode in WITH_NAMES:
+        rendered = chart.mode(mode)
+        workers = one(rendered, "Deployment")["spec"]["template"]["metadata"]["labels"]
+        job = one(rendered, "Job", "demo-duebridge-check")["spec"]["template"]["metadata"]["labels"]
+        selectors = [
+            one(rendered, "Deployment")["spec"]["selector"]["matchLabels"],
+            one(rendered, "Service", "demo-duebridge")["spec"]["selector"],
+            one(rendered, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        ]
+        for selector in selectors:
+            assert selector.items() <= workers.items(), mode
+            assert not selector.items() <= job.items(), mode
 
 
 def test_upgrade_of_the_chart_alone_restarts_nobody(chart: Chart) -> None:
