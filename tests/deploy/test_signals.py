@@ -7,18 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.registry import CollectorRegistry
 
-from duebridge.config.models import WorkerSettings
-from duebridge.telemetry import metrics
-from duebridge.worker.lanes.daemon_executor import DaemonExecutor
-from duebridge.worker.lanes.lane import Lane
-from duebridge.worker.reporting.gauges import ShardCollector
-from duebridge_connectors.memory import MemoryPublisher
 from tests.deploy.chart import FOLDER
 from tests.deploy.conftest import Promtool
 from tests.support.checkout import ROOT
+from tests.support.metrics_exposed import exposed
 
 RULES = FOLDER / "files" / "alerts.yaml"
 HISTORIES = sorted((ROOT / "tests" / "deploy" / "alerts").glob("*.yaml"))
@@ -30,27 +23,16 @@ QUERIES = [target["expr"] for panel in PANELS for target in panel.get("targets",
 
 
 @pytest.fixture(scope="module")
-def exposed() -> set[str]:
-    """The metric families of a worker, as queries name them."""
-    registry = CollectorRegistry()
-    for metric in vars(metrics).values():
-        if isinstance(metric, MetricWrapperBase | metrics.LatenessHistogram):
-            registry.register(metric)
-    registry.register(
-        ShardCollector(
-            list, [Lane("b", MemoryPublisher(), WorkerSettings(), DaemonExecutor(1, "lane"))]
-        )
-    )
-    metrics.lateness.observe("r", [0.1])
-    return {each.name + "_total" * (each.type == "counter") for each in registry.collect()}
+def families() -> dict[str, str]:
+    return exposed()
 
 
 @pytest.mark.parametrize("query", [*QUERIES, *(rule["expr"] for rule in ALERTS)])
-def test_query_names_only_exposed_metrics(query: str, exposed: set[str]) -> None:
+def test_query_names_only_exposed_metrics(query: str, families: dict[str, str]) -> None:
     words = re.findall(r"duebridge_\w+", query)
     named = {re.sub("_(bucket|count|sum)$", "", each) for each in words}
     assert named
-    assert named <= exposed
+    assert named <= families.keys()
 
 
 def test_queries_of_the_dashboard_are_valid(promtool: Promtool, tmp_path: Path) -> None:

@@ -4,21 +4,16 @@ import re
 
 import pytest
 from prometheus_client import REGISTRY
-from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import CollectorRegistry
 
-from duebridge.config.models import WorkerSettings
 from duebridge.envelope import Headers, HeaderValue
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.store.wire.record import EnvelopeContent, Flight, Record
 from duebridge.telemetry import metrics
-from duebridge.worker.lanes.daemon_executor import DaemonExecutor
-from duebridge.worker.lanes.lane import Lane
-from duebridge.worker.reporting.gauges import ShardCollector
-from duebridge_connectors.memory import MemoryPublisher
 from tests.support.checkout import ROOT
+from tests.support.metrics_exposed import exposed
 
 LABELS = {
     "route", "broker", "shard", "state", "cause", "reason", "version", "window", "script", "fault",
@@ -33,20 +28,6 @@ def documented() -> dict[str, tuple[str, set[str]]]:
         name: (kind, set(labels.replace(",", " ").split()))
         for name, kind, labels in ROW.findall(text)
     }
-
-
-def exposed() -> dict[str, str]:
-    registry = CollectorRegistry()
-    lane = Lane("b", MemoryPublisher(), WorkerSettings(), DaemonExecutor(1, "lane"))
-    for each in vars(metrics).values():
-        if isinstance(each, MetricWrapperBase | metrics.LatenessHistogram):
-            registry.register(each)
-    registry.register(ShardCollector(list, [lane]))
-    metrics.lateness.observe("r", [0.1])
-    found = {}
-    for family in registry.collect():
-        found[family.name + ("_total" if family.type == "counter" else "")] = family.type
-    return found
 
 
 def test_metric_that_is_exposed_is_documented_with_its_kind() -> None:
