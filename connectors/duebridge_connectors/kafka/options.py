@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 
 from kafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.settings import MistakeCollector
-from duebridge_connectors.kafka.kafka_python.tokens import TokenProvider
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
 
@@ -58,6 +58,17 @@ def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError("text")
     return value
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+    """Provides the current token to new connections of kafka-python."""
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+
+    def token(self) -> str:
+        """Return a token. Raises `TokenFailed`, which fails the connection."""
+        return self._source.current()[0]
 
 
 def _token_provider(value: object) -> TokenProvider:

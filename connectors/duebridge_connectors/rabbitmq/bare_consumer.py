@@ -1,15 +1,15 @@
 """pika that only acks: what `duebridge bench` compares an intake with."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pika
 from pika.adapters.select_connection import IOLoop, SelectConnection
-from pika.exceptions import AMQPError
 
 from duebridge.ports.baseline import DEADLINE_S, DELAY_MS, FILL_HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
+from duebridge_connectors.rabbitmq.baseline import with_channel
 
 PREFETCH: Final = 1000
 ACK_EVERY: Final = 250
@@ -27,7 +27,7 @@ class RabbitBareConsumer:
         self._loop: Any = None
         self._channel: Any = None
         self._wanted = self._taken = 0
-        self._with_channel(lambda channel: channel.queue_declare(name, durable=True))
+        with_channel(parameters, lambda channel: channel.queue_declare(name, durable=True))
 
     def fill(self, bodies: Sequence[bytes]) -> None:
         """Publish persistent messages in transactions; see `BareConsumer`."""
@@ -42,7 +42,7 @@ class RabbitBareConsumer:
                 if number % COMMIT_EVERY == 0 or number == len(bodies):
                     channel.tx_commit()
 
-        self._with_channel(publish)
+        with_channel(self._parameters, publish)
 
     def take(self, count: int) -> None:
         """Consume with a prefetch and ack many at a time; see `BareConsumer`."""
@@ -83,12 +83,4 @@ class RabbitBareConsumer:
             self._connection.close()
             self._loop.start()
             self._loop.close()
-        self._with_channel(lambda channel: channel.queue_delete(self._name))
-
-    def _with_channel(self, call: Callable[[Any], object]) -> None:
-        try:
-            connection = pika.BlockingConnection(self._parameters)
-            call(connection.channel())
-            connection.close()
-        except AMQPError as error:
-            raise BrokerUnavailable(f"rabbitmq: {type(error).__name__} {error}") from error
+        with_channel(self._parameters, lambda channel: channel.queue_delete(self._name))

@@ -19,6 +19,16 @@ WINDOW = 1000  # unconfirmed messages in bulk
 OPEN_TIMEOUT_S = 15.0
 
 
+def with_channel(parameters: pika.connection.Parameters, call: Callable[[Any], object]) -> None:
+    """Make a call on a channel of its own; raises `BrokerUnavailable`."""
+    try:
+        connection = pika.BlockingConnection(parameters)
+        call(connection.channel())
+        connection.close()
+    except AMQPError as error:
+        raise BrokerUnavailable(f"rabbitmq: {type(error).__name__} {error}") from error
+
+
 class RabbitBaseline:
     """A `BaselineClient` with a `SelectConnection` on its own thread and a durable queue."""
 
@@ -26,7 +36,7 @@ class RabbitBaseline:
         self.target = {"exchange": "", "routing_key": name}
         self._name = name
         self._parameters = parameters
-        self._with_channel(lambda channel: channel.queue_declare(name, durable=True))
+        with_channel(parameters, lambda channel: channel.queue_declare(name, durable=True))
         self._loop: Any = IOLoop()
         self._opened = threading.Event()
         self._channel: Any = None
@@ -59,21 +69,13 @@ class RabbitBaseline:
 
     def empty(self) -> None:
         """Purge the queue: a long one is slower."""
-        self._with_channel(lambda channel: channel.queue_purge(self._name))
+        with_channel(self._parameters, lambda channel: channel.queue_purge(self._name))
 
     def close(self) -> None:
         """Delete the queue and close; see `BaselineClient`."""
         self._loop.add_callback_threadsafe(self._connection.close)
         self._thread.join()
-        self._with_channel(lambda channel: channel.queue_delete(self._name))
-
-    def _with_channel(self, call: Callable[[Any], object]) -> None:
-        try:
-            connection = pika.BlockingConnection(self._parameters)
-            call(connection.channel())
-            connection.close()
-        except AMQPError as error:
-            raise BrokerUnavailable(f"rabbitmq: {type(error).__name__} {error}") from error
+        with_channel(self._parameters, lambda channel: channel.queue_delete(self._name))
 
     # On the connection's thread.
 
