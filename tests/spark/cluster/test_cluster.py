@@ -31,8 +31,8 @@ ENVIRONMENT = {
 }
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
-SHARD_ROWS = 500_000
-FILE_ROWS = 40_000
+SHARD_ROWS = 300_000  # six slices or more, one for each core
+FILE_ROWS = 40_000  # four row groups, which tasks share
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
