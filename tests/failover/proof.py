@@ -23,7 +23,7 @@ from tests.failover.scenarios import SCENARIOS
 from tests.failover.table import Run, put_between_marks, report, summary
 from tests.support.checkout import ROOT
 from tests.support.model.histories import commit, machine
-from tests.support.model.proof import RunFile, add_options, exit_code, run_in
+from tests.support.proofs import RunFile, add_options, exit_code, run_in
 
 HOME = ROOT / ".services" / "proof-ha"
 REPORT = Path("docs", "durability-measured.md")

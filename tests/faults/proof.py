@@ -30,7 +30,7 @@ from tests.faults.table import MATRIX, SCENARIOS
 from tests.faults.tally import TRIALS, Run, enough, report
 from tests.support.checkout import ROOT
 from tests.support.model.histories import commit, machine
-from tests.support.model.proof import RunFile, add_options, exit_code, run_in
+from tests.support.proofs import RunFile, add_options, exit_code, run_in
 
 HOME = ROOT / ".services" / "proof"
 REPORT = Path("docs", "proof.md")

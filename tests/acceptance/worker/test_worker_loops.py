@@ -16,7 +16,7 @@ from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import Connection
 from duebridge.worker.lanes.lane import Lane, OutgoingBatch
-from tests.acceptance.spread import (
+from tests.acceptance.worker.spread import (
     Spread,
     loops_running,
     schedule,

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from duebridge.store.delay_store import DelayStore
-from tests.acceptance.spread import (
+from tests.acceptance.worker.spread import (
     Spread,
     longest_gap_s,
     schedule,
