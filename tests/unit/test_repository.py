@@ -18,7 +18,7 @@ PAGES = [
     each for each in FOUND if not re.search(r"/(\.|node_modules)", str(each)[len(str(ROOT)) :])
 ]
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
-FOLDERS = ("bridge", "connectors", "lua", "deploy", "tests", "docs", "examples")
+SOURCES_IN = ("bridge", "connectors", "lua", "deploy", "tests", "docs", "examples")
 SOURCE = re.compile(r"(?<![\w/.-])((?:[a-z_-]+/)+[a-z_]+\.(?:py|lua))\b")
 YAML = re.compile(r"^( *)```yaml\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
@@ -31,7 +31,7 @@ def test_link_in_a_page_leads_to_a_file() -> None:
 
 
 def test_source_file_that_a_page_names_exists() -> None:
-    sources = [path.as_posix() for folder in FOLDERS for path in ROOT.glob(f"{folder}/**/*.*")]
+    sources = [path.as_posix() for folder in SOURCES_IN for path in ROOT.glob(f"{folder}/**/*.*")]
     named = [(page, name) for page in PAGES for name in SOURCE.findall(page.read_text())]
     assert named
     missing = [

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
-class ColdRow(NamedTuple):
+class FileRow(NamedTuple):
     """A row of the files."""
 
     batch: str
@@ -22,21 +22,21 @@ class Files:
     batch have left it.
     """
 
-    batches: dict[str, list[ColdRow]] = field(default_factory=dict)
+    batches: dict[str, list[FileRow]] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
-    taken: set[ColdRow] = field(default_factory=set)
-    refused: set[ColdRow] = field(default_factory=set)
+    taken: set[FileRow] = field(default_factory=set)
+    refused: set[FileRow] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
-    cold: set[ColdRow] = field(default_factory=set)
+    cold: set[FileRow] = field(default_factory=set)
     hydrated_until_ms: int = 0
 
-    def note_removed(self, row: ColdRow, count: int) -> None:
+    def note_removed(self, row: FileRow, count: int) -> None:
         """So many rows of the batch have left the store, this one last or not at all."""
         if count > self.counts.get(row.batch, 0):
             self.counts[row.batch] = count
             self.note_cold(row)
 
-    def note_cold(self, row: ColdRow) -> None:
+    def note_cold(self, row: FileRow) -> None:
         assert row.due_at_ms >= self.hydrated_until_ms, f"{row} goes cold when it should be back"
         self.cold.add(row)
 
@@ -48,7 +48,7 @@ class Files:
     def unfinished(self) -> list[str]:
         return [batch for batch in self.batches if batch not in self.removed]
 
-    def rows(self, *, known: bool = False) -> list[ColdRow]:
+    def rows(self, *, known: bool = False) -> list[FileRow]:
         """The rows that are cold; `known`: and those that a demote has still to remove."""
         names = self.batches if known else [b for b in self.batches if b in self.removed]
         return [row for name in names for row in self.batches[name] if row not in self.taken]

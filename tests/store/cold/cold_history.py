@@ -15,7 +15,7 @@ from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes, Mark
 from duebridge.store.wire.packed_row import pack_row
 from duebridge.store.wire.transitions import ScheduleMode
-from tests.store.cold.cold_files import ColdRow, Files
+from tests.store.cold.cold_files import FileRow, Files
 from tests.support.desk import DAY_MS, LEASE_MS, YEAR_MS, Desk, envelope, of_generation, remembering
 
 HORIZON_MS = 7 * DAY_MS
@@ -182,7 +182,7 @@ class ColdHistory:
     def demote(self, _: bool) -> Job:
         beyond_ms = self.desk.clock() + HORIZON_MS
         yield from self.remove_rest()
-        rows: list[ColdRow] = []
+        rows: list[FileRow] = []
         for copy in self.copies(f"B{next(self.numbers)}", beyond_ms):
             rows.append(copy)
             yield
@@ -191,7 +191,7 @@ class ColdHistory:
             yield
             yield from self.remove_rest()
 
-    def copies(self, batch: str, beyond_ms: int) -> Iterator[ColdRow]:
+    def copies(self, batch: str, beyond_ms: int) -> Iterator[FileRow]:
         """Read a page of one envelope at a time: one that moves ahead of the reader comes twice."""
         page = self.desk.store.list("pending", limit=1, due_from_ms=beyond_ms)
         while page.cursor:
@@ -199,7 +199,7 @@ class ColdHistory:
             assert each.record
             assert each.content
             given = (each.record.generation, each.record.due_at_ms, each.content.body or b"")
-            yield ColdRow(batch, each.id, *given)
+            yield FileRow(batch, each.id, *given)
             page = self.desk.store.list("pending", limit=1, cursor=page.cursor)
 
     def remove_rest(self) -> Job:
@@ -242,15 +242,15 @@ class ColdHistory:
         yield
         self.desk.store.vacate(token)
 
-    def loaded(self, is_shared: bool) -> ColdRow:
+    def loaded(self, is_shared: bool) -> FileRow:
         """A row of an id that may live, be cold or be new."""
         number = next(self.numbers)
         name = IDS[number % len(IDS)] if is_shared else f"l{number}"
         due_at_ms = self.desk.clock() + 30 * DAY_MS
         body = b"loaded %d" % number
-        return ColdRow(f"L{number}", name, self.notes.new_generation(), due_at_ms, body)
+        return FileRow(f"L{number}", name, self.notes.new_generation(), due_at_ms, body)
 
-    def commit_loaded(self, row: ColdRow, fate: Fate, copies: Sequence[ColdRow]) -> None:
+    def commit_loaded(self, row: FileRow, fate: Fate, copies: Sequence[FileRow]) -> None:
         self.files.note_cold(row)
         self.files.taken |= {*copies}
         self.files.batches[row.batch] = [row]
@@ -276,7 +276,7 @@ class ColdHistory:
         marks = list(self.notes.marks())
         yield
         coming = [row for row in found if self.is_to_come(row, marks, until_ms)]
-        left: set[ColdRow] = set()
+        left: set[FileRow] = set()
         for row in coming:
             if self.bring_back(row, token) in ("conflict", "in_flight"):
                 left.add(row)
@@ -297,7 +297,7 @@ class ColdHistory:
         yield
         self.desk.store.vacate(token)
 
-    def is_to_come(self, row: ColdRow, marks: Sequence[Mark], until_ms: int) -> bool:
+    def is_to_come(self, row: FileRow, marks: Sequence[Mark], until_ms: int) -> bool:
         if any(mark.batch == row.batch and mark.id == row.id for mark in marks):
             return False
         moved = any(
@@ -309,7 +309,7 @@ class ColdHistory:
         )
         return moved or row.due_at_ms < until_ms
 
-    def bring_back(self, row: ColdRow, token: str) -> str:
+    def bring_back(self, row: FileRow, token: str) -> str:
         packed = pack_row(envelope(row.id, at=row.due_at_ms, body=row.body), self.remember_ms)
         packed = of_generation(packed, row.generation)
         given = {"max_delay_ms": YEAR_MS, "keeps_answer": False}
@@ -320,7 +320,7 @@ class ColdHistory:
         self,
         marks: Sequence[Mark],
         began: int,
-        gone: Sequence[ColdRow],
+        gone: Sequence[FileRow],
         void: set[tuple[str, str]],
         token: str,
     ) -> None:
