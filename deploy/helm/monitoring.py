@@ -34,7 +34,7 @@ class Alert(Block):
     severity: Annotated[str, Field(min_length=1)] | None = None
 
 
-class Rules(Labelled):
+class AlertRules(Labelled):
     """The alerts of files/alerts.yaml."""
 
     runbook_url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
@@ -50,6 +50,6 @@ class Monitoring(Block):
     """NAMESPACE.RELEASE, whose alerts and dashboard are of all releases; others then have none."""
 
     service_monitor: ServiceMonitor = ServiceMonitor()
-    rules: Rules = Rules()
+    rules: AlertRules = AlertRules()
     dashboard: Labelled = Labelled(labels={"grafana_dashboard": "1"})
     """files/dashboard.json, for Grafana's sidecar."""

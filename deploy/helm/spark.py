@@ -20,7 +20,7 @@ class Job(Block):
     retries: Annotated[int, Field(ge=0, le=5)] = 0
 
 
-class Operator(Block):
+class SparkOperator(Block):
     """Of mode operator."""
 
     spark_version: str = "4.2.0"
@@ -47,4 +47,4 @@ class Spark(Block):
     """Settings of Spark."""
     volumes: list[Kubernetes] = []
     volume_mounts: list[Kubernetes] = []
-    operator: Operator = Operator()
+    operator: SparkOperator = SparkOperator()

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
 from deploy.supply.audit import Audit, AuditFailed, audit
-from deploy.supply.bill import Subject, bill
+from deploy.supply.bill import BilledPackage, bill
 from deploy.supply.licences import Policy, is_allowed, licence, read_policy
 from deploy.supply.locked import read_pins
 from deploy.supply.provenance import LOCK, ROOT, Build, build, git, sha256, statement
@@ -81,7 +81,7 @@ def write_bills(made: Build, source: Path, licences: dict[str, str], into: Path)
     return files
 
 
-def subject(made: Build) -> tuple[Subject, list[str]]:
+def subject(made: Build) -> tuple[BilledPackage, list[str]]:
     """Return the wheel of a build as its metadata has it, and its extras."""
     wheel = made.files[0]
     with ZipFile(wheel) as opened:
@@ -89,7 +89,7 @@ def subject(made: Build) -> tuple[Subject, list[str]]:
         told = HeaderParser().parsestr(opened.read(name).decode())
     extras = sorted({*told.get_all("Provides-Extra", [])} - INTERNAL)
     requires = tuple(told.get_all("Requires-Dist", []))
-    return Subject(told["Version"], sha256(wheel), requires, made.committed), extras
+    return BilledPackage(told["Version"], sha256(wheel), requires, made.committed), extras
 
 
 def write_licences(made: Build, licences: dict[str, str], into: Path) -> Path:

@@ -21,7 +21,7 @@ Node = tuple[Pin, str]  # a package, and one of its extras or ""
 
 
 @dataclass(frozen=True)
-class Subject:
+class BilledPackage:
     """What a bill is of: the wheel, its digest and requirements, when its commit was made."""
 
     version: str
@@ -31,7 +31,11 @@ class Subject:
 
 
 def bill(
-    of: Subject, name: str, pins: Sequence[Pin], licences: dict[str, str], extras: Collection[str]
+    of: BilledPackage,
+    name: str,
+    pins: Sequence[Pin],
+    licences: dict[str, str],
+    extras: Collection[str],
 ) -> str:
     """Return the bill, as JSON, of what the wheel with these extras needs of the pins.
 
@@ -51,7 +55,7 @@ def bill(
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2)
 
 
-def reachable(of: Subject, pins: Sequence[Pin], extras: Collection[str]) -> list[Node]:
+def reachable(of: BilledPackage, pins: Sequence[Pin], extras: Collection[str]) -> list[Node]:
     """Return every pin, with each extra of it, that the wheel with these extras needs."""
     seen: set[Node] = set()
     left = [node for extra in ("", *extras) for node in needs(of.requires, extra, pins)]
@@ -96,7 +100,7 @@ def component(pin: Pin, licence: str, always: bool) -> Component:
     )  # fmt: skip
 
 
-def root_component(of: Subject, name: str) -> Component:
+def root_component(of: BilledPackage, name: str) -> Component:
     """Return what the bill is of."""
     url = PackageURL("pypi", None, "duebridge", of.version)
     return Component(
