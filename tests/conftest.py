@@ -25,13 +25,16 @@ settings.load_profile("duebridge")
 # What takes longest begins first, so that no process is left with it alone at the end.
 FIRST = ("spark", "faults", "bench", "failover", "contract")
 SESSION = "tests/spark/"  # that of Spark, which its tests share
+CHART = "tests/deploy/helm/"  # whose renderings its tests share
 APART = ("tests/spark/cluster/", "tests/spark/test_killed_driver.py")  # these start their own
 
 
 class Scheduling(LoadFileScheduling):
-    """Gives a file to one process, and all files of the one Spark session to another."""
+    """Gives a file to one process, and so the files that share a Spark session or the chart."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(CHART):
+            return CHART
         is_apart = self.config.option.markexpr == "long" and nodeid.startswith(APART)
         if nodeid.startswith(SESSION) and not is_apart:
             return SESSION

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,17 +65,22 @@ def test_alerts_of_a_history_are_what_it_expects(history: Path, promtool: Promto
     promtool("test", "rules", history)
 
 
+@cache
+def histories() -> list[list[dict[str, Any]]]:
+    """Return the looks at the alerts in each history."""
+    files = [yaml.safe_load(path.read_text())["tests"] for path in HISTORIES]
+    return [history["alert_rule_test"] for file in files for history in file]
+
+
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
 def test_alert_has_a_runbook_and_is_tried_before_it_fires_while_it_does_and_after(
     rule: dict[str, Any],
 ) -> None:
     """In the order of a history: quiet, firing, quiet."""
     tried = []
-    for path in HISTORIES:
-        for history in yaml.safe_load(path.read_text())["tests"]:
-            tests = history["alert_rule_test"]
-            mine = [each for each in tests if each["alertname"] == rule["alert"]]
-            tried.append("".join("!" if each["exp_alerts"] else "." for each in mine))
+    for tests in histories():
+        mine = [each for each in tests if each["alertname"] == rule["alert"]]
+        tried.append("".join("!" if each["exp_alerts"] else "." for each in mine))
     assert any(re.fullmatch(r"\.+!+\.+", each) for each in tried), tried
     assert rule["labels"]["severity"] in ("page", "warning")
     assert (ROOT / rule["annotations"]["runbook_url"]).is_file()

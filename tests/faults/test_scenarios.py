@@ -20,7 +20,7 @@ from tests.faults.scenario import BROKERS, COUNT, Scenario, unhurried
 from tests.faults.servers.stack import Stack
 from tests.faults.table import LONG_SLICE, MATRIX, SCENARIOS, SLICE
 
-COUNT_WITHOUT_FAULT = 20_000
+COUNT_WITHOUT_FAULT = 5_000
 OUTAGE_S = 10.0
 WHOLE = "DUEBRIDGE_FAULT_MATRIX"  # set it to run every scenario
 

@@ -182,6 +182,7 @@ def test_command_with_a_wrong_password_exits_4_and_shows_no_secret(
     assert "Traceback" not in done.err
 
 
+@pytest.mark.long
 def test_password_replaced_on_disk_is_used_at_the_next_connect(
     certificates: Certificates, tmp_path: Path
 ) -> None:

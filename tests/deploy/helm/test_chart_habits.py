@@ -170,7 +170,8 @@ def test_objects_of_ones_own_are_rendered_but_no_secret(
 @pytest.mark.parametrize(
     ("values", "instead"),
     [
-        *(({key: {"enabled": True}}, f"{key}: expected no such value") for key in ELSEWHERE),
+        ({next(iter(ELSEWHERE)): {"enabled": True}}, "expected no such value"),
+        ({[*ELSEWHERE][-1]: {"enabled": True}}, "expected no such value"),
         ({"ingress": {"enabled": True}}, r"serve\.ingress"),
         ({"resourcesPreset": "small"}, "instead: resources"),
         ({"autoscaling": {"enabled": True, "minReplicas": 1}}, r"instead: scaling\.mode"),

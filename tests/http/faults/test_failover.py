@@ -52,7 +52,7 @@ def kill(servers: SentinelSet, posted: Posted) -> None:
     old.start()
 
 
-@pytest.mark.parametrize("break_it", [switch, kill])
+@pytest.mark.parametrize("break_it", [pytest.param(switch, marks=pytest.mark.long), kill])
 def test_failover_amid_posts_loses_nothing_and_stores_nothing_twice(
     replicated: Served, servers: SentinelSet, break_it: Break
 ) -> None:

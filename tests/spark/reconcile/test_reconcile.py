@@ -176,6 +176,7 @@ def test_reconcile_of_a_table_that_goes_on_meanwhile_judges_what_came_before(
     assert (found.holds, found.examples) == (True, {})
 
 
+@pytest.mark.long
 def test_reconcile_of_a_table_knows_what_the_store_journalled_since(scene: Scene) -> None:
     table = str(scene.world.home / "journal")
     scene.accept("called off since", "moved since", at=LATER_MS)

@@ -11,7 +11,7 @@ from duebridge.store.server.connection import Connection
 from tests.store.cold.cold_history import ColdHistory, Event
 from tests.support.desk import YEAR_MS, Desk
 
-EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "100"))
 KINDS = [
     *("schedule", "schedule", "cancel", "cancel", "move", "deliver", "pass_time", "fail_over"),
     *("begin", "begin", "begin", "step", "step", "step", "step", "step", "kill"),
@@ -149,7 +149,7 @@ def test_cold_rows_obey_whatever_jobs_overlap(
 
 
 @pytest.mark.parametrize("connection", ["redis"], indirect=True)
-@settings(max_examples=2 * EXAMPLES, derandomize=True, deadline=None)
+@settings(max_examples=EXAMPLES, derandomize=True, deadline=None)
 @given(
     begin=st.sampled_from(sorted(BEGINS)),
     events=EVENTS,

@@ -22,7 +22,7 @@ from tests.store.journal.key_history import KEYS, Event, KeyHistory, OneRowACall
 from tests.support.desk import DAY_MS, LEASE_MS, Desk, acks, envelope
 
 CALL_ROWS = 3
-EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "100"))
 STORED = ("accepted", "replaced")
 
 
@@ -243,7 +243,7 @@ BEGINS = st.sampled_from(
 
 
 @pytest.mark.parametrize("connection", ["redis"], indirect=True)
-@settings(max_examples=2 * EXAMPLES, derandomize=True)
+@settings(max_examples=EXAMPLES, derandomize=True)
 @given(sent=SENT, begin=BEGINS, events=EVENTS, is_split=st.booleans())
 def test_key_keeps_its_promises_whatever_is_beside_it(
     connection: Connection,

@@ -108,19 +108,15 @@ def seconds_to_end(worker: Worker) -> float:
     return float(line["took_s"] - line["stood_s"])
 
 
-@pytest.mark.parametrize(
-    ("store", "options"), [(1, ()), (64, ("--health-port", "0"))], indirect=["store"]
-)
-def test_stop_while_the_store_does_not_answer_ends_in_time(
-    store: Store, start: Start, options: tuple[str, ...]
-) -> None:
-    with start(*options) as worker:
+@pytest.mark.parametrize("store", [64], indirect=True)
+def test_stop_while_the_store_does_not_answer_ends_in_time(store: Store, start: Start) -> None:
+    with start("--health-port", "0") as worker:
         store.schedule()
         store.proxy.fall_silent()
         assert seconds_to_end(worker) <= WITHIN_S
 
 
-@pytest.mark.parametrize("store", [1, 64], indirect=True)
+@pytest.mark.parametrize("store", [64], indirect=True)
 def test_stop_in_the_middle_of_silent_calls_ends_in_time(store: Store, start: Start) -> None:
     """The loop has gone through some shards already, each call with a timeout of its own."""
     with start() as worker:
@@ -129,14 +125,10 @@ def test_stop_in_the_middle_of_silent_calls_ends_in_time(store: Store, start: St
         assert seconds_to_end(worker) <= WITHIN_S
 
 
-@pytest.mark.parametrize(
-    ("store", "hanging"), [(1, "close"), (64, "publish"), (64, "ping")], indirect=["store"]
-)
+@pytest.mark.parametrize(("store", "hanging"), [(8, "publish"), (64, "ping")], indirect=["store"])
 def test_stop_while_a_client_hangs_ends_in_time(store: Store, start: Start, hanging: str) -> None:
     with start(hanging=hanging) as worker:
         store.schedule()
-        if hanging == "close":
-            wait_until(store.is_empty, "the deliveries")
         if hanging == "publish":
             wait_until(lambda: "hangs" in worker.events(), "a publish that hangs")
         assert seconds_to_end(worker) <= WITHIN_S
