@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any
 
+import msgspec
 import pytest
 
 from duebridge.admin.checks import broker_checks as examination
@@ -90,6 +91,7 @@ def test_findings_of_a_route_that_is_well_are_ok(
         ),
         (1, {"suspects": 2, "ready": 2}, "warning", "suspects: 2; their leases ran out twice"),
         (1, {"configured": False, "retry": 1}, "failure", "not in the configuration"),
+        (0, {"configured": False, "cold_left_ms": 0}, "failure", "some may be in its cold tier"),
     ],
 )
 def test_findings_of_a_route_beyond_a_bound_are_one(
@@ -172,12 +174,18 @@ def worker(at_ms: int = 0, **fields: Any) -> WorkerRecord:
     return WorkerRecord("id", "host", 1, "1.0", 0, at_ms, **fields)
 
 
-def test_findings_of_an_absent_route_that_may_be_absent_only_warn() -> None:
+@pytest.mark.parametrize(
+    ("pending", "left_ms", "found"),
+    [(3, None, "(envelopes: 3)"), (0, 7, "(envelopes: 0; some may be in its cold tier)")],
+)
+def test_findings_of_an_absent_route_that_may_be_absent_only_warn(
+    pending: int, left_ms: int | None, found: str
+) -> None:
     config = CONFIG.model_copy(update={"allow_absent": ("gone",)})
-    gone = RouteStats("gone", 3, 0, 0, 0, 0, 0, 0, 1, configured=False)
-    (finding,) = route_findings(config, gone, 1)
+    empty = RouteStats("gone", pending, 0, 0, 0, 0, 0, 0, 1, configured=False)
+    (finding,) = route_findings(config, msgspec.structs.replace(empty, cold_left_ms=left_ms), 1)
     assert finding.severity is Severity.WARNING
-    assert finding.found.endswith("(envelopes: 3), as allow_absent says")
+    assert finding.found.endswith(f"{found}, as allow_absent says")
 
 
 def test_findings_of_an_absent_route_name_a_release_that_may_share_the_namespace() -> None:

@@ -16,6 +16,7 @@ from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.store.wakeup import WakeListener
+from duebridge.store.wire.poll import Poll
 from duebridge.store.workers import Workers
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
@@ -164,12 +165,15 @@ class Runner:
         if config.needs != self._config.needs:
             self._check_fitness(config)
         registered = self._registered()
-        holding = list(self._absent(config, registered))
+        holding = self._absent(config, registered)
         if reasons := other_shards(config, registered) + left_behind(holding):
             raise SwapRefused(reasons, may_pass=True)
 
     def absent(self) -> dict[str, int]:
-        """Count stored envelopes by route, for routes neither configured nor in `allow_absent`."""
+        """Count stored envelopes by route, for routes neither configured nor in `allow_absent`.
+
+        0: only the route's cold tier may have some.
+        """
         return self._absent(self._config, self._registered())
 
     def _registered(self) -> dict[str, int]:
@@ -177,12 +181,16 @@ class Runner:
 
     def _absent(self, config: Config, registered: Mapping[str, int]) -> dict[str, int]:
         names = sorted(registered.keys() - config.routes.keys() - set(config.allow_absent))
-        counts = {name: self._envelopes(name, registered[name]) for name in names}
-        return {name: count for name, count in counts.items() if count}
+        polls = {name: self._polls(name, registered[name]) for name in names}
+        return {
+            name: sum(poll.envelopes for poll in found)
+            for name, found in polls.items()
+            if any(poll.envelopes or poll.has_cold for poll in found)
+        }
 
-    def _envelopes(self, route: str, shards: int) -> int:
+    def _polls(self, route: str, shards: int) -> list[Poll]:
         stores = RouteStore(self._connection, self._config.store.namespace, route, shards)
-        return sum(store.next().envelopes for store in stores.shards)
+        return [store.next() for store in stores.shards]
 
     def drain(self, began: float | None = None) -> bool:
         """Stop claiming, settle batches in flight within `worker.drain`, then close everything.

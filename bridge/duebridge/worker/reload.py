@@ -86,12 +86,12 @@ def other_shards(new: Config, registered: Mapping[str, int]) -> list[str]:
     ]
 
 
-def left_behind(names: Iterable[str]) -> list[str]:
-    """Return a line per removed route of which the store still holds envelopes."""
+def left_behind(counts: Mapping[str, int]) -> list[str]:
+    """Return a line per removed route with envelopes; of a count of 0, they may be cold."""
     return [
-        f"routes.{name}: expected, since the store holds envelopes of it, until they are delivered"
-        f" or dropped; to leave them there, name it in allow_absent"
-        for name in names
+        f"routes.{name}: expected, since {_HOLDS if count else _MAY_HOLD};"
+        f" to leave them there, name it in allow_absent"
+        for name, count in sorted(counts.items())
     ]
 
 
@@ -137,4 +137,6 @@ class Reload:
         log.error("config_refused", reasons=str(error).splitlines())
 
 
+_HOLDS = "the store holds envelopes of it, until they are delivered or dropped"
+_MAY_HOLD = "its cold tier may hold envelopes, until it is purged"
 _AT_START = "is read at the start; restart the worker for another"

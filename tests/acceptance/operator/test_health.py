@@ -157,6 +157,7 @@ CONFIGURED = memory_config({"r": {"target": {"broker": "memory", "topic": "t"}}}
     [
         (HELD, None, [], True),  # not sampled yet, or the store is away
         (HELD, HELD, [], True),
+        (HELD, {"old": 0}, [], True),  # its cold tier may hold some
         (HELD, {}, [], False),  # delivered by others, or purged
         (HELD, HELD, ["old"], False),
         ({}, HELD, [], False),  # of a newer configuration: a running worker stays ready

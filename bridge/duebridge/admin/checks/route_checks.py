@@ -99,10 +99,11 @@ def _listeners(
 
 
 def _absent(config: Config, place: str, route: RouteStats) -> Iterator[Finding]:
-    count = route.waiting + route.dead
-    if route.configured or not count:  # an empty route harms nobody
+    count, may_be_cold = route.waiting + route.dead, route.cold_left_ms is not None
+    if route.configured or not (count or may_be_cold):  # an empty route harms nobody
         return
-    found = f"in the store, not in the configuration (envelopes: {count})"
+    cold = "; some may be in its cold tier" if may_be_cold else ""
+    found = f"in the store, not in the configuration (envelopes: {count}{cold})"
     if route.route in config.allow_absent:
         yield warning(FindingSubject.ROUTE, place, f"{found}, as allow_absent says", "")
         return

@@ -4,7 +4,7 @@ A running process refuses such a configuration and goes on with the old one; one
 old one. What appears later, of a newer configuration, makes no running process unready.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -31,14 +31,14 @@ class MissingRoutes:
         """Look at the store; where it does not tell, its first sample is the look at the start."""
         self._config = config
         self._snapshot = snapshot
-        self._at_start: frozenset[str] | None = None
+        self._at_start: Mapping[str, int] | None = None
         try:
             self._begin(absent())
         except StoreError as error:
             log.warning("absent_routes_unknown", error=str(error))
 
-    def _begin(self, absent: Iterable[str]) -> None:
-        self._at_start = frozenset(absent)
+    def _begin(self, absent: Mapping[str, int]) -> None:
+        self._at_start = absent
         for reason in self.faults():
             log.error("route_missing", reason=reason)
 
@@ -50,5 +50,6 @@ class MissingRoutes:
             return []
         config, snapshot = self._config(), self._snapshot()
         named = {*config.routes, *config.allow_absent}
-        holding = self._at_start if snapshot is None else self._at_start & snapshot.absent.keys()
-        return left_behind(sorted(holding - named))
+        holding = self._at_start if snapshot is None else snapshot.absent
+        names = self._at_start.keys() & holding.keys() - named
+        return left_behind({name: holding[name] for name in names})

@@ -25,7 +25,8 @@ log = structlog.get_logger()
 class StoreSnapshot(NamedTuple):
     """One sample: memory of the fullest node, fitness faults that are not allowed, absent routes.
 
-    `absent` counts envelopes by route, for routes in the store that are not configured.
+    `absent` counts envelopes by route, for routes in the store that are not configured; 0: only its
+    cold tier may have some.
     """
 
     used_bytes: int

@@ -11,7 +11,9 @@ from prometheus_client.registry import CollectorRegistry
 from duebridge.envelope import Envelope, Target
 from duebridge.errors import StoreUnavailable
 from duebridge.producer import Producer
+from duebridge.store.cold.notes import ColdNotes
 from duebridge.store.registry import Life, Registry
+from duebridge.store.routing import RouteStore
 from duebridge.worker.reload import Changes, SwapRefused
 from duebridge.worker.reporting.gauges import register
 from tests.acceptance.works import WITHIN_S, Works, started
@@ -147,6 +149,19 @@ def test_removed_route_with_envelopes_blocks_the_swap(works: Works) -> None:
     schedule(works, "r", 1)
     works.await_arrivals(1)
     assert works.arrived() == [("r-0", "t")]
+
+
+def test_removed_route_whose_envelopes_may_be_cold_blocks_the_swap(works: Works) -> None:
+    store = RouteStore(works.connection, works.namespace, "s", 1).shards[0]
+    ColdNotes(works.connection, store.shard).note_first(1)
+    with pytest.raises(SwapRefused) as caught:
+        works.runner.swap(works.configured({"r": "a/u"}))
+    assert str(caught.value) == (
+        "routes.s: expected, since its cold tier may hold envelopes, until it is purged;"
+        " to leave them there, name it in allow_absent"
+    )
+    works.runner.swap(works.configured({"r": "a/u"}, allow_absent=["s"]))
+    assert [view.route.name for view in works.runner.views()] == ["r"]
 
 
 def test_removed_route_that_is_allowed_absent_keeps_its_envelopes(works: Works) -> None:
