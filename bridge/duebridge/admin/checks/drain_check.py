@@ -49,7 +49,7 @@ class DrainCheck:
 def count_drainable(config: Config, routes: Sequence[RouteStats]) -> int:
     """Count the envelopes that the workers of this configuration will still deliver."""
     return sum(
-        stats.waiting + (stats.dead if _has_dead_letter(config, stats) else 0)
+        stats.waiting + (stats.dead - stats.rejected if _has_dead_letter(config, stats) else 0)
         for stats in routes
         if stats.configured
     )
@@ -62,6 +62,8 @@ def leftovers(config: Config, routes: Sequence[RouteStats]) -> Iterator[Leftover
             yield Leftover(stats.route, f"not in the configuration: {stats.waiting + stats.dead}")
         elif stats.configured and stats.dead and not _has_dead_letter(config, stats):
             yield Leftover(stats.route, f"dead, and no dead-letter target: {stats.dead}")
+        elif stats.configured and stats.rejected:
+            yield Leftover(stats.route, f"dead, and their target rejects them: {stats.rejected}")
         if stats.cold_left_ms is not None:
             yield Leftover(stats.route, "some may be in its cold tier")
 
