@@ -340,7 +340,11 @@ def stats(**changed: Any) -> list[RouteStats]:
     [
         *[({state: 2}, 2, "") for state in ("pending", "ready", "unack", "retry")],
         ({"route": "shunts", "dead": 3}, 3, ""),
-        ({"route": "shunts", "dead": 3, "rejected": 2}, 1, "dead, and their target rejects them: 2"),
+        (
+            {"route": "shunts", "dead": 3, "rejected": 2},
+            1,
+            "dead, and their target rejects them: 2",
+        ),
         ({"dead": 3}, 0, "dead, and no dead-letter target: 3"),
         ({"cold_left_ms": 0}, 0, "some may be in its cold tier"),
         ({"pending": 1, "dead": 1, "configured": False}, 0, "not in the configuration: 2"),

@@ -112,14 +112,31 @@ def run_parts(parts: ProcessParts, signals: Signals, *, until_empty: bool) -> No
             parts.reload.run_once(is_asked=signals.take_reload())
             if not (parts.runner.is_alive and parts.intakes.is_alive):
                 raise BridgeError("a loop of this process has ended; see the log")
-            if until_empty and parts.drain_check.is_complete(parts.runner.config):
+            if until_empty and is_drained(parts):
                 break
     finally:
         began = signals.stopped_at or time.monotonic()
         are_intakes_over = parts.intakes.drain()
         parts.status.close()  # as late as this: until then the process listens and claims
         if not all((are_intakes_over, parts.runner.drain(began))):
-            end_at_once(sys.exc_info()[1])
+            is_yes = parts.drain_check.is_empty or not until_empty
+            end_at_once(sys.exc_info()[1], DONE if is_yes else NO)
+
+
+def is_drained(parts: ProcessParts) -> bool:
+    """Return whether nothing is left to deliver; the intakes end before that is certain.
+
+    What they took in since the store was seen empty is delivered first. Raises `BridgeError` if one
+    does not end.
+    """
+    is_complete = partial(parts.drain_check.is_complete, parts.runner.config)
+    if not is_complete():
+        return False
+    if not parts.intakes.loops:
+        return True
+    if not parts.intakes.drain():
+        raise BridgeError("an intake of this process does not end; see the log")
+    return is_complete()
 
 
 def swap_both(runner: Runner, intakes: IntakeRunner, config: Config) -> Changes:
@@ -134,12 +151,12 @@ def without_routes(config: Config) -> Config:
     return config.model_copy(update={"routes": {}})
 
 
-def end_at_once(error: BaseException | None) -> None:
-    """End the process without waiting for a client library that hangs."""
+def end_at_once(error: BaseException | None, code: int) -> None:
+    """End the process without waiting for a client library that hangs; with 1 for an error."""
     if error is not None:
         print(f"duebridge: {error}", file=sys.stderr)  # noqa: T201 - the command's last word
     sys.stderr.flush()
-    os._exit(0 if error is None else 1)
+    os._exit(code if error is None else 1)
 
 
 def serve_health(

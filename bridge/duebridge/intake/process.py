@@ -69,6 +69,7 @@ class IntakeRunner:
             )
             for loop in self.loops
         ]
+        self._closing = threading.Thread(target=self._clients.close, name="closing", daemon=True)
 
     def _open(self, name: str, stack: ExitStack) -> IntakeLoop:
         config = self._config
@@ -143,7 +144,7 @@ class IntakeRunner:
         """Take nothing more in, settle the batches in hand, and close the sources.
 
         What cannot be settled within a share of `worker.drain` stays the broker's. False: something
-        still hangs.
+        still hangs; else the process goes on as one without intakes.
         """
         began = time.monotonic()
         within_s = self._config.worker.drain / 1000 / DRAIN_SHARE
@@ -152,12 +153,15 @@ class IntakeRunner:
         for loop in self.loops:
             loop.give_up()
         _join(self._started(), began + within_s + CLOSE_WITHIN_S)
-        closing = threading.Thread(target=self._clients.close, name="closing", daemon=True)
-        closing.start()
-        closing.join(CLOSE_WITHIN_S)
+        if self._closing.ident is None:
+            self._closing.start()
+        self._closing.join(CLOSE_WITHIN_S)
         if self.loops:
             log.info("intakes_drained", took_s=round(time.monotonic() - began, 3))
-        return not (closing.is_alive() or any(each.is_alive() for each in self._threads))
+        is_over = not any(each.is_alive() for each in (self._closing, *self._threads))
+        if is_over:
+            self.loops, self._threads = [], []
+        return is_over
 
     def _started(self) -> Iterator[threading.Thread]:
         return (thread for thread in self._threads if thread.ident is not None)

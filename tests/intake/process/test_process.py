@@ -47,10 +47,10 @@ class Program:
 
     @contextmanager
     def running(
-        self, count: int, *words: str, delay_ms: int = 3_600_000
+        self, count: int, *words: str, delay_ms: int = 3_600_000, late: bool = False
     ) -> "Iterator[subprocess.Popen[str]]":
         command = [sys.executable, str(SEEDED), "q", str(count), str(delay_ms)]
-        command += ["run", "--config", str(self.file), *words]
+        command += [*["late"] * late, "run", "--config", str(self.file), *words]
         with self.err.open("wb") as err:
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=err, cwd=ROOT, text=True
@@ -121,6 +121,18 @@ def test_run_delivers_what_its_intakes_take_in(program: Program) -> None:
 
     assert program.poll().envelopes == 0
     assert program.log("intakes_started")[0]["intakes"] == ["in", "other"]
+
+
+def test_run_until_empty_delivers_what_came_in_after_the_store_was_seen_empty(
+    program: Program,
+) -> None:
+    with program.running(0, "--until-empty", delay_ms=2_000, late=True) as process:
+        assert settled(process, 1) == 1
+        assert process.wait(WITHIN_S) == 0
+
+    assert program.poll().envelopes == 0
+    events = [line["event"] for line in map(json.loads, program.err.read_text().splitlines())]
+    assert events.count("intakes_drained") == 1
 
 
 def test_stop_while_the_store_is_away_ends_in_time_and_settles_nothing(

@@ -58,7 +58,9 @@ def run(
 
     With --until-empty it also exits when no configured route has an envelope to deliver or a dead
     letter to send: with 0 if the store is empty, with 1 if it was stopped earlier or the store
-    still has envelopes that no worker takes out, each route logged as left_in_store.
+    still has envelopes that no worker takes out, each route logged as left_in_store. Its intakes
+    end first, once nothing is left; what they took in by then is delivered. Those of other
+    processes on this store must be off.
     """
     from duebridge.cli.worker_process import ProcessOptions, run_process
     from duebridge.config.load import load_config_text, read_config_text
