@@ -63,7 +63,10 @@ def _type_name(settings: object) -> str:
 
 
 def broker_settings(given: Any) -> BrokerSettings:
-    """Return the settings of a broker by the model of its type; raises `ValidationError`."""
+    """Return the settings of a broker by the model of its type.
+
+    Raises `ValidationError`, or `PydanticKnownError` for what is no mapping.
+    """
     if isinstance(given, BrokerSettings):
         return given
     settings = {} if given is None else given

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from pydantic import ValidationError
+from pydantic_core import PydanticKnownError
 
 from duebridge.config.brokers import broker_settings
 from duebridge.config.load import validated
@@ -55,7 +56,7 @@ def _brokers(tree: Tree) -> dict[str, BrokerSettings]:
     for name, settings in given.items() if isinstance(given, dict) else ():
         try:
             found[name] = broker_settings(settings)
-        except ValidationError:
+        except (ValidationError, PydanticKnownError):  # the latter of what is no mapping
             continue
     return found
 

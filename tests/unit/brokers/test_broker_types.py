@@ -116,6 +116,19 @@ def test_check_offline_names_all_mistakes_at_once_beside_one_in_a_route(client: 
     ]
 
 
+NO_MAPPING = """\
+version: 1
+brokers: {{b: {}}}
+routes: {{r: {{target: {{broker: b, topic: t}}}}}}
+"""
+
+
+@pytest.mark.parametrize("given", ["kafka", "[]", "5"])
+def test_check_offline_of_a_broker_that_is_no_mapping_says_so(given: str) -> None:
+    with pytest.raises(ConfigError, match=r"^f\.yaml:2:\d+ brokers\.b: expected a mapping; got"):
+        checked_config(read_tree(NO_MAPPING.format(given), "f.yaml"))
+
+
 def test_check_offline_names_each_option_that_librdkafka_refuses() -> None:
     options = "options: {lingerms: 5, socket.max.fails: -1, zzz: 1}"
     lines = offline(WHOLE.replace("type: kafka,", f"type: kafka, client: librdkafka, {options},"))
