@@ -1,5 +1,6 @@
 """JSON lines on standard input: in batches, ids to cancel, and the file of refused lines."""
 
+import os
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
@@ -129,12 +130,24 @@ class RejectFile:
 
 @contextmanager
 def opened_rejects(path: Path | None) -> Iterator[RejectFile]:
-    """Give a new file at `path`, or one that keeps nothing; raises `OSError` first of all."""
+    """Give a new file at `path`, or one that keeps nothing.
+
+    Raises `OSError`, and `EnvelopeError` for the file that standard input reads, first of all.
+    """
     if path is None:
         yield RejectFile(None)
         return
+    if _is_stdin(path):  # opening it would empty it
+        raise EnvelopeError("--rejects: expected another file than the one of standard input")
     with path.open("wb") as file:
         yield RejectFile(file)
+
+
+def _is_stdin(path: Path) -> bool:
+    """Return whether standard input reads the file at a path, whatever its name."""
+    if sys.stdin is None or not path.is_file():
+        return False
+    return os.path.samestat(path.stat(), os.fstat(sys.stdin.fileno()))
 
 
 def _numbered(number: int, text: bytes) -> Line:

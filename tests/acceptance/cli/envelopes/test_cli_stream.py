@@ -176,6 +176,20 @@ def test_send_jsonl_rejects_can_be_mended_and_sent_again(
     assert rejects.read_bytes() == b""
 
 
+def test_send_jsonl_rejects_into_its_input_is_refused_and_empties_nothing(
+    duebridge: Command,
+) -> None:
+    lines, other_name = duebridge.home / "lines.jsonl", duebridge.home / "link.jsonl"
+    lines.write_bytes(line("kept"))
+    other_name.symlink_to(lines)
+    for rejects in (lines, other_name):
+        with lines.open("rb") as stdin:
+            words = [PROGRAM, *SEND, "--rejects", str(rejects)]
+            done = subprocess.run(words, cwd=duebridge.home, stdin=stdin, stderr=subprocess.PIPE)
+        assert (done.returncode, lines.read_bytes()) == (2, line("kept"))
+        assert done.stderr.startswith(b"duebridge: --rejects: expected another file")
+
+
 def test_send_jsonl_of_60000_lines_stays_in_bounded_memory(duebridge: Command) -> None:
     """The peak is that of a process that sends few lines, and some MiB."""
     few, many = peak_kib(duebridge, "reminders", 1_000), peak_kib(duebridge, "invoices", 60_000)
