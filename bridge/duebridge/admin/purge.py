@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from duebridge.admin.held import count_serving
 from duebridge.admin.operator import Operator
 from duebridge.admin.route_stats import RouteStats
 from duebridge.config.models import Config
@@ -23,8 +24,9 @@ PurgeStatus: TypeAlias = Literal["in_use", "would_purge", "purged"]
 class PurgePlan(msgspec.Struct, frozen=True):
     """A route that a purge would remove, and what goes with it.
 
-    `waiting` and `dead` count envelopes; `workers` serve the route now; `has_cold` tells that it
-    ever had envelopes in the cold tier, whose files a purge does not reach.
+    `waiting` and `dead` count envelopes; `workers` listen for the route or said lately that
+    they serve it; `has_cold` tells that it ever had envelopes in the cold tier, whose files a purge
+    does not reach.
     """
 
     route: str
@@ -46,9 +48,14 @@ def plan_purge(config: Config, connection: Connection, routes: Sequence[str]) ->
 
     Raises `ConfigError` for a route that neither configuration nor store has, and `StoreError`.
     """
-    found = Operator(config, connection).stats(dict.fromkeys(routes))
+    operator = Operator(config, connection)
+    found, records = operator.stats(dict.fromkeys(routes)), operator.workers() or ()
     shards = [Shard(config.store.namespace, stats.route, 0) for stats in found]
-    return list(map(_plan, found, count_listeners(connection, shards)))
+    # A worker whose connection broke listens again within a second or so; its record outlives that.
+    return [
+        _plan(stats, max(listeners, count_serving(records, stats.route)))
+        for stats, listeners in zip(found, count_listeners(connection, shards), strict=True)
+    ]
 
 
 def purge_route(config: Config, connection: Connection, plan: PurgePlan) -> None:

@@ -9,6 +9,7 @@ from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.keys import Shard
 from duebridge.store.server.fitness import count_listeners
+from duebridge.store.workers import WorkerRecord, Workers
 from tests.acceptance.site import running
 from tests.support.command import Command, kill_due, wait_until
 
@@ -112,6 +113,21 @@ def test_purge_of_what_a_worker_serves_exits_1_and_changes_nothing(
     connection.close()
     assert of_route(client, "invoices") != []
     assert filled("store", "purge", "invoices", "--yes").code == 0
+
+
+def test_purge_of_what_a_worker_serves_that_does_not_listen_just_now_exits_1(
+    filled: Command, client: Any
+) -> None:
+    """Its connection for hints broke, and is not yet back."""
+    connection = filled.connection()
+    workers = Workers(connection, "duebridge")
+    now_ms = workers.now_ms()
+    workers.write(WorkerRecord("id", "host", 1, "1.0", now_ms, now_ms, routes=("invoices",)))
+    connection.close()
+    refused = filled("store", "purge", "--all", "--yes")
+    assert refused.code == 1
+    assert refused.err == "duebridge: nothing was changed: workers serve invoices\n"
+    assert of_route(client, "invoices") != []
 
 
 def test_purge_of_a_route_with_a_cold_tier_names_the_files_that_stay(
