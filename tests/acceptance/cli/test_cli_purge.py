@@ -8,6 +8,7 @@ import pytest
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.keys import Shard
+from duebridge.store.positions import StorePositions
 from duebridge.store.server.fitness import count_listeners
 from duebridge.store.workers import WorkerRecord, Workers
 from tests.acceptance.site import running
@@ -73,9 +74,12 @@ def test_purge_lets_the_next_first_use_choose_another_number_of_shards(filled: C
     assert filled(*words, "--output", "json").json()["status"] == "accepted"
 
 
-def test_purge_of_all_leaves_no_key_of_the_namespace_and_every_other(
+def test_purge_of_all_leaves_of_the_namespace_its_log_and_how_far_intakes_came(
     filled: Command, client: Any
 ) -> None:
+    connection = filled.connection()
+    StorePositions(connection, "duebridge", "in").write("stream", 7)
+    connection.close()
     plain, of_ours = filled.file.read_text(), set(client.keys())
     configure(filled, "store: {", "store: {namespace: other, ")
     filled("send", "reminders", "kept", "--delay", "1h", "--id", "kept")
@@ -85,7 +89,8 @@ def test_purge_of_all_leaves_no_key_of_the_namespace_and_every_other(
     done = filled("store", "purge", "--all", "--yes")
     assert done.code == 0
     assert done.out.count("purged") == 2
-    assert set(client.keys()) == others | {b"{duebridge}:purged"}
+    left = {b"{duebridge}:purged", b"{duebridge}:intake:in"}
+    assert set(client.keys()) == others | left
 
 
 def test_purge_is_an_event_that_names_who_gave_it(filled: Command) -> None:
