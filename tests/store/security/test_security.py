@@ -24,6 +24,7 @@ from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.command import Command
 from tests.support.desk import Desk, acks, postponed
 from tests.support.documented import documented, documented_acl
+from tests.support.network.proxy import proxied
 from tests.support.servers import free_port, redis_server, wait_until
 
 USER = "duebridge"
@@ -125,6 +126,18 @@ def test_connect_without_the_check_of_the_name_answers_under_another_name(
     open_at: OpenAt, url_of: UrlOf
 ) -> None:
     open_at(f"{url_of(host='127.0.0.1')}&ssl_check_hostname=no").load_scripts()
+
+
+def test_connection_with_an_outstanding_reply_is_reset(
+    open_at: OpenAt, store: SecureRedis, url_of: UrlOf
+) -> None:
+    with proxied(store.tls) as proxy:
+        connection = open_at(url_of(port=proxy.port), 1.0)
+        connection.load_scripts()
+        proxy.hold()
+        with pytest.raises(StoreUnavailable):
+            connection.load_scripts()
+        wait_until(lambda: proxy.ends == ["reset"], proxy.ends)
 
 
 def test_worker_of_the_least_user_delivers_and_hears_hints(

@@ -1,5 +1,6 @@
-"""A call that an exception of a signal handler ends: the next one gets its own answer."""
+"""A call that a signal handler's exception or a time-out ends: the next gets its own answer."""
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,14 +14,16 @@ import pytest
 import redis
 
 from duebridge.config.durability import ReplicaWait
+from duebridge.errors import StoreUnavailable
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.redis_client import SafePool
 from duebridge.store.server.scripts import Script, script
 from tests.support.network.proxy import Proxy, proxied
 from tests.support.redis.redis_node import server
-from tests.support.servers import redis_cluster
+from tests.support.servers import redis_cluster, wait_until
 
 PATIENCE_S = 20.0
+TIMEOUT_S = 1.0  # of a connection whose server is silent
 MANY = 120  # more than a pool has connections
 SOURCE = "#!lua\nreturn ARGV[1]"
 
@@ -193,6 +196,34 @@ def test_interrupted_call_leaves_a_subscription_of_its_thread_alone(
         message = subscription.get_message(timeout=PATIENCE_S)
         assert message is not None
         assert message["data"] == b"hint"
+
+
+def test_connection_is_reset_only_while_a_reply_is_outstanding(
+    open_at: Callable[..., Connection], proxy: Proxy, proxied_url: str
+) -> None:
+    connection = open_at(proxied_url, TIMEOUT_S)
+    assert ask(connection, "first") == b"first"
+    ends = len(proxy.ends)
+    connection.client.close()
+    wait_until(lambda: set(proxy.ends[ends:]) == {"closed"}, proxy.ends)
+    assert ask(connection, "again") == b"again"
+    proxy.hold()
+    with pytest.raises(StoreUnavailable):
+        ask(connection, "late")  # a kernel that kept it would send it again after a partition
+    wait_until(lambda: "reset" in proxy.ends, proxy.ends)
+
+
+def test_child_of_a_fork_that_closes_a_connection_leaves_it_to_its_parent(port: int) -> None:
+    with closing(SafePool(port=port)) as pool:
+        connection: Any = pool.get_connection()
+        connection.send_command("PING")
+        if (child := os.fork()) == 0:
+            connection.disconnect()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert connection.read_response() == b"PONG"
+        connection.send_command("PING")
+        assert connection.read_response() == b"PONG"
 
 
 def refused(server: Any) -> None:

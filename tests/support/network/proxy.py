@@ -28,6 +28,7 @@ class Proxy:
         self._progress = threading.Condition()
         self.lost = 0
         self.refused = 0
+        self.ends: list[str] = []  # how clients ended their connections: closed or reset
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
@@ -123,7 +124,7 @@ class Proxy:
             if server in readable and not self._is_held and not self._pass_on(server, client):
                 return
             if client in readable:
-                request = client.recv(CHUNK)
+                request = self._received(client)
                 if not request or self._takes_refusal():
                     return
                 server.sendall(request)
@@ -131,6 +132,16 @@ class Proxy:
                 if self._takes_loss(request):
                     server.recv(CHUNK)
                     return
+
+    def _received(self, client: socket.socket) -> bytes:
+        try:
+            request = client.recv(CHUNK)
+        except ConnectionResetError:
+            self.ends.append("reset")
+            raise
+        if not request:
+            self.ends.append("closed")
+        return request
 
     def _count(self, request: bytes) -> None:
         with self._progress:

@@ -1,7 +1,11 @@
 """Clients of servers and Clusters: safe to leave open at exit, to interrupt, and in a failover."""
 
+import os
+import socket
+import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from threading import get_ident
@@ -13,7 +17,7 @@ from duebridge.store.server.forks import renew_after_fork, renew_pool_locks
 
 _DEMOTED = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
 _DEMOTED_WORDS = ("READONLY", "MASTERDOWN")  # inside a script only the text may tell
-
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 _turns = count()  # orders calls and loans; `next` of it is atomic
 
 
@@ -31,6 +35,8 @@ class _Checked:
     doubt costs one connection.
     """
 
+    pid: int
+    _sock: socket.socket | None
     is_settled = False
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
@@ -39,9 +45,25 @@ class _Checked:
         super().send_packed_command(command, check_health)  # type: ignore[misc]
 
     def disconnect(self, *args: Any, **options: Any) -> None:
-        """Close it; it is greeted anew before it is of use."""
+        """Close it; it is greeted anew before it is of use.
+
+        Where a reply is outstanding it is reset: after a partition the kernel would send the
+        request again, and the server would run it behind newer calls that it has answered.
+        """
+        if not self.is_settled and self.pid == os.getpid():  # a fork shares its parent's sockets
+            _reset(self._sock)
         self.is_settled = False
         super().disconnect(*args, **options)  # type: ignore[misc]
+
+
+def _reset(connected: socket.socket | None) -> None:
+    """Close a TCP connection; the kernel drops what was not sent or not acknowledged yet."""
+    if connected is None or connected.family == socket.AF_UNIX:
+        return
+    with suppress(OSError):  # another thread has closed it, or the server has
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        connected.shutdown(socket.SHUT_RD)  # wakes a thread that reads from it
+        connected.close()
 
 
 @cache
