@@ -14,6 +14,7 @@ from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError
 from duebridge.producer import OnConflict, Producer
 from duebridge.receipt import Receipt
+from duebridge.store.abandoned import abandoned_if, never, run_while_awaited
 from duebridge.store.batching import SCHEDULE_ROWS
 
 THREADS = 8  # calls that run at once; further calls wait
@@ -39,9 +40,10 @@ def _awaitable(
 class AsyncProducer:
     """Schedules envelopes as `Producer` does: same arguments, answers and errors.
 
-    Cancelling a task that awaits a call does not stop a call that has begun: the envelope may be
-    stored. Schedule it again with the same id, which is harmless. May be shared by the tasks of one
-    event loop, and used on both sides of a fork.
+    Cancelling a task that awaits a call does not take back what was sent: the envelope may be
+    stored, within the five seconds that a request waits for its answer. The call is not sent again
+    after that. Schedule again with the same id, which is harmless. May be shared by the tasks of
+    one event loop, and used on both sides of a fork.
     """
 
     def __init__(
@@ -117,9 +119,7 @@ class AsyncProducer:
 
     async def _call(self, call: Callable[[Producer], Answer]) -> Answer:
         self._follow_fork()
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: call(self._opened())
-        )
+        return await run_while_awaited(self._threads, lambda: call(self._opened()))
 
     def _follow_fork(self) -> None:
         """Make threads of our own in a forked child: the parent's do not exist there."""
@@ -140,7 +140,8 @@ class AsyncProducer:
     def _opened(self) -> Producer:
         with self._opening:
             if self._producer is None:
-                self._producer = self._open_producer()
+                with abandoned_if(never):  # others wait for it, too
+                    self._producer = self._open_producer()
             return self._producer
 
     def _shut(self) -> None:

@@ -14,6 +14,9 @@ import pytest
 
 from duebridge import AsyncProducer, Envelope, Producer
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
+from duebridge.store.routing import shard_number
+from tests.support.network.proxy import Proxy, proxied
+from tests.support.servers import redis_server, wait_until
 
 CONFIG = """\
 version: 1
@@ -120,6 +123,62 @@ def test_cancelled_task_leaves_a_call_that_had_begun_to_its_end(config: Path) ->
         with Producer.from_config(config) as later:
             assert later is not real
             assert later.schedule("r", b"x", delay="1h", id="a").status == "duplicate"
+
+    asyncio.run(live())
+
+
+@pytest.fixture
+def unsteady(tmp_path: Path) -> Iterator[tuple[Path, Proxy]]:
+    """A configuration whose store goes away as a test asks, and the proxy that sees to it."""
+    with redis_server(tmp_path) as port, proxied(port) as proxy:
+        text = CONFIG.format(url=f"redis://127.0.0.1:{proxy.port}/0", namespace="n")
+        path = tmp_path / "duebridge.yaml"
+        path.write_text(text.replace("namespace: n", "allow_unfit: [persistence]"))
+        yield path, proxy
+
+
+async def cancelled(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_cancelled_task_has_its_call_sent_no_more(unsteady: tuple[Path, Proxy]) -> None:
+    path, proxy = unsteady
+
+    async def live() -> None:
+        async with AsyncProducer.from_config(path) as producer:
+            await producer.schedule("r", b"x", delay="1h", id="first")
+            proxy.refuse(10**6)
+            task = asyncio.create_task(producer.schedule("r", b"x", delay="1h", id="left"))
+            await asyncio.to_thread(wait_until, lambda: proxy.refused, "a try")
+            await cancelled(task)
+            proxy.refuse(0)
+        with Producer.from_config(path) as later:
+            assert later.get("r", "left") is None
+
+    asyncio.run(live())
+
+
+def test_cancelled_task_begins_no_further_shard(unsteady: tuple[Path, Proxy]) -> None:
+    path, proxy = unsteady
+    batch = [
+        Envelope.new(secrets.token_bytes(900), delay="1h", id=f"id{number}") for number in range(20)
+    ]
+
+    async def live() -> None:
+        async with AsyncProducer.from_config(path) as producer:
+            await producer.schedule_many("r", [])
+            proxy.hold()
+            task = asyncio.create_task(
+                producer._call(lambda opened: opened.schedule_many("r", batch))
+            )
+            assert await asyncio.to_thread(proxy.has_passed, 5_000)
+            await cancelled(task)
+            proxy.release()
+        with Producer.from_config(path) as later:
+            stored = {shard_number(each.id, 2) for each in batch if later.get("r", each.id)}
+        assert stored == {shard_number("id0", 2)}
 
     asyncio.run(live())
 

@@ -16,6 +16,7 @@ from duebridge.errors import EnvelopeError, StoreUnavailable, UnknownRoute, unkn
 from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.limits import RouteLimits, with_whole_target
+from duebridge.store.abandoned import while_awaited
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.wire.log_positions import refused_row
@@ -142,7 +143,8 @@ class RouteScheduler:
         """
         batch, rows, refused = prepared
         calls = [n for n in range(len(batch)) if n not in refused or (places and places[n])]
-        for shard, numbers in self.store.by_shard(calls, lambda number: batch[number].id):
+        by_shard = self.store.by_shard(calls, lambda number: batch[number].id)
+        for shard, numbers in while_awaited(by_shard):
             answers = shard.schedule(
                 [rows[n] for n in numbers],
                 max_delay_ms=self._route.max_delay,

@@ -15,6 +15,7 @@ from redis.exceptions import NoScriptError
 
 from duebridge.config.durability import ReplicaWait
 from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
+from duebridge.store.abandoned import is_abandoned
 from duebridge.store.server.durability import run_replicated
 from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.opening import Client, open_client
@@ -74,6 +75,7 @@ class Connection:
     ) -> Reply:
         """Run a script; while the store is away, repeat the call for `repeat_for_s`.
 
+        A call that nobody waits for (`store.abandoned`) is not repeated.
         Raises `StoreUnavailable` (the script may have run), `StoreFull`, `StoreUnfit` and
         `StoreError`; `Indeterminate` where fewer replicas than `wanted` confirmed to the end.
         """
@@ -184,8 +186,10 @@ def _repeat(call: Callable[[], Any], repeat_for_s: float) -> Reply:
             wait_s = random.uniform(pause_s / 2, pause_s)  # noqa: S311 - jitter
             if time.monotonic() + wait_s >= give_up_at:
                 raise
+            time.sleep(wait_s)
+            if is_abandoned():  # sent again it could undo what its caller did meanwhile
+                raise
             repeated |= not isinstance(error, CallSuppressed)
-        time.sleep(wait_s)
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 

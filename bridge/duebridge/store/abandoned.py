@@ -1,0 +1,66 @@
+"""Tells a call in a thread whether anybody waits for it still.
+
+What nobody waits for is not sent again: it would come behind newer calls of the same caller.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar
+
+from duebridge.errors import StoreUnavailable
+
+Answer = TypeVar("Answer")
+Item = TypeVar("Item")
+
+
+def never() -> bool:
+    """Return False, as for the calls of a program that waits for each."""
+    return False
+
+
+_is_abandoned: ContextVar[Callable[[], bool]] = ContextVar("is_abandoned", default=never)
+
+
+def is_abandoned() -> bool:
+    """Whether nobody waits any more for the call that this thread is in."""
+    return _is_abandoned.get()()
+
+
+@contextmanager
+def abandoned_if(is_abandoned: Callable[[], bool]) -> Iterator[None]:
+    """Let `is_abandoned` tell whether anybody waits for the calls in this context."""
+    before = _is_abandoned.set(is_abandoned)
+    try:
+        yield
+    finally:
+        _is_abandoned.reset(before)
+
+
+def while_awaited(steps: Iterable[Item]) -> Iterator[Item]:
+    """Yield the steps of a call; raises `StoreUnavailable` for a later one nobody waits for."""
+    for number, step in enumerate(steps):
+        if number and is_abandoned():
+            raise StoreUnavailable("nobody waits for the call any more")
+        yield step
+
+
+async def run_while_awaited(threads: Executor, call: Callable[[], Answer]) -> Answer:
+    """Run a call in a thread; raises as it does.
+
+    Where the task is cancelled, what is in hand goes on to its end, and nothing is sent again.
+    """
+    left = threading.Event()
+
+    def run() -> Answer:
+        with abandoned_if(left.is_set):
+            return call()
+
+    try:
+        return await asyncio.get_running_loop().run_in_executor(threads, run)
+    except asyncio.CancelledError:
+        left.set()
+        raise
