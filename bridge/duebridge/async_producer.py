@@ -6,16 +6,15 @@ import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
-from itertools import islice
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from duebridge.envelope import Envelope
-from duebridge.errors import ConfigError
-from duebridge.producer import OnConflict, Producer
+from duebridge.errors import ConfigError, StoreError
+from duebridge.producer import OnConflict, Producer, checked_size, naming_ahead
 from duebridge.receipt import Receipt
 from duebridge.store.abandoned import abandoned_if, never, run_while_awaited
-from duebridge.store.batching import SCHEDULE_ROWS
+from duebridge.store.batching import Batches
 
 THREADS = 8  # calls that run at once; further calls wait
 
@@ -89,8 +88,13 @@ class AsyncProducer:
         on_conflict: OnConflict = "refuse",
     ) -> list[Receipt]:
         """Do as `Producer.schedule_many`, also with an asynchronous iterable."""
-        receipts = self.schedule_stream(route, envelopes, on_conflict=on_conflict)
-        return [receipt async for receipt in receipts]
+        receipts: list[Receipt] = []
+        try:
+            async for each in self.schedule_stream(route, envelopes, on_conflict=on_conflict):
+                receipts.append(each)
+        except StoreError as error:
+            raise error.about(error.ids, [*receipts, *error.receipts]) from error
+        return receipts
 
     async def schedule_stream(
         self,
@@ -102,8 +106,11 @@ class AsyncProducer:
         """Do as `Producer.schedule_stream`; a plain iterable is read in a thread."""
         schedule = partial(Producer.schedule_many, route=route, on_conflict=on_conflict)
         await self._call(partial(schedule, envelopes=[]))  # refuse an unknown route at once
-        async for batch in self._batches(envelopes):
-            for receipt in await self._call(partial(schedule, envelopes=batch)):
+        cut: Batches[Envelope] = Batches(checked_size)
+        async for batch in self._batches(cut, envelopes):
+            with naming_ahead(cut):
+                receipts = await self._call(partial(schedule, envelopes=batch))
+            for receipt in receipts:
                 yield receipt
 
     async def close(self) -> None:
@@ -127,14 +134,17 @@ class AsyncProducer:
             self._reset()
 
     async def _batches(
-        self, envelopes: Iterable[Envelope] | AsyncIterable[Envelope]
+        self, cut: Batches[Envelope], envelopes: Iterable[Envelope] | AsyncIterable[Envelope]
     ) -> AsyncIterator[list[Envelope]]:
         if isinstance(envelopes, AsyncIterable):
-            async for batch in _async_batches(envelopes):
+            async for envelope in envelopes:
+                if batch := cut.add(envelope):
+                    yield batch
+            if batch := cut.rest():
                 yield batch
             return
-        left = iter(envelopes)
-        while batch := await self._call(lambda _: list(islice(left, SCHEDULE_ROWS))):
+        left = cut.of(envelopes)
+        while batch := await self._call(lambda _: next(left, [])):
             yield batch
 
     def _opened(self) -> Producer:
@@ -149,14 +159,3 @@ class AsyncProducer:
         self._threads.shutdown()
         if self._producer is not None:
             self._producer.close()
-
-
-async def _async_batches(envelopes: AsyncIterable[Envelope]) -> AsyncIterator[list[Envelope]]:
-    batch: list[Envelope] = []
-    async for envelope in envelopes:
-        batch.append(envelope)
-        if len(batch) == SCHEDULE_ROWS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

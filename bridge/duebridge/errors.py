@@ -9,7 +9,7 @@ BridgeError
 └── StoreError
     ├── StoreUnavailable try again later; whether the last call took effect is unknown
     │   └── Indeterminate it did, but a failover may lose it; make the same call again
-    ├── StoreFull        free memory in the store; nothing of this call was stored
+    ├── StoreFull        free memory in the store; nothing of its `ids` was stored
     ├── StoreUnfit       fix the store's settings; nothing was started
     └── RecordDamaged    this one envelope cannot be read; bury it
         └── RecordTooNew a newer duebridge wrote it; leave it to a newer worker
@@ -47,26 +47,33 @@ class JobFailed(BridgeError):
 
 
 class StoreError(BridgeError):
-    """A call of the delay store failed."""
+    """A call of the delay store failed.
+
+    `ids` are the envelopes without an answer, so that the same call can be made again with them,
+    which is harmless; empty where the call was about none. `receipts` are those of the envelopes
+    that were answered before it failed. What was read of the given ones is in one of the two.
+    """
+
+    _lacking: ClassVar[str] = ""  # what the message says of the ids, if anything
+
+    def __init__(
+        self, message: str = "", ids: Sequence[str] = (), receipts: Sequence[Any] = ()
+    ) -> None:
+        self._message = message
+        self.ids = tuple(ids)
+        self.receipts = tuple(receipts)
+        of_ids = f"; {self._lacking} {_counted(ids)}" if ids and self._lacking else ""
+        super().__init__(message + of_ids)
+
+    def about(self, ids: Sequence[str], receipts: Sequence[Any] = ()) -> Self:
+        """Return this error with the ids of these envelopes, and the receipts of others."""
+        return type(self)(self._message, ids, receipts=receipts)
 
 
 class StoreUnavailable(StoreError):
-    """The delay store did not answer in time; a write may or may not have happened.
+    """The delay store did not answer in time; a write of `ids` may or may not have happened."""
 
-    `ids` are the envelopes without an answer, so that the same call can be made again with them,
-    which is harmless. It is empty where the call was about none.
-    """
-
-    _lacking: ClassVar[str] = "no answer for"
-
-    def __init__(self, message: str = "", ids: Sequence[str] = ()) -> None:
-        self._message = message
-        self.ids = tuple(ids)
-        super().__init__(message + (f"; {self._lacking} {_counted(ids)}" if ids else ""))
-
-    def about(self, ids: Sequence[str]) -> Self:
-        """Return this error with the ids of these envelopes."""
-        return type(self)(self._message, ids)
+    _lacking = "no answer for"
 
 
 class Indeterminate(StoreUnavailable):
@@ -78,13 +85,21 @@ class Indeterminate(StoreUnavailable):
 
     _lacking = "not confirmed:"
 
-    def __init__(self, message: str = "", ids: Sequence[str] = (), reply: Any = None) -> None:
-        super().__init__(message, ids)
+    def __init__(
+        self,
+        message: str = "",
+        ids: Sequence[str] = (),
+        reply: Any = None,
+        receipts: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(message, ids, receipts)
         self.reply = reply
 
 
 class StoreFull(StoreError):
-    """The delay store is out of memory; the call changed nothing."""
+    """The delay store is out of memory; nothing of `ids` was stored, or of a call about none."""
+
+    _lacking = "not written:"
 
 
 class StoreUnfit(StoreError):

@@ -19,10 +19,11 @@ from duebridge.cold_rows import ColdRows
 from duebridge.config.load import load_config, resolved_store_url
 from duebridge.config.models import Config
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
-from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable, shown
+from duebridge.errors import ConfigError, EnvelopeError, StoreError, shown
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.scheduling.route_scheduler import RouteScheduler, due_fault, find_route, size_bytes
-from duebridge.store.batching import batches
+from duebridge.store.abandoned import while_awaited
+from duebridge.store.batching import Batches
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection, open_connection
 from duebridge.store.server.fitness import check_fitness
@@ -104,24 +105,26 @@ class Producer:
         An envelope that cannot be stored has status `refused` and an error; all others are stored.
         The receipts are all in memory: for more than some 100,000 there is `schedule_stream`.
 
-        Raises as `schedule` does, but `EnvelopeError` only for arguments of another type; batches
-        stored before the error stay stored, and `ids` are those of the batch without an answer.
+        Raises as `schedule` does, but `EnvelopeError` only for arguments of another type. What was
+        stored before a `StoreError` stays stored: its `receipts` has all answers, its `ids` what
+        was read and has none. Call again with `ids` and all that was not read yet.
         """
-        return list(self.schedule_stream(route, envelopes, on_conflict=on_conflict))
+        receipts: list[Receipt] = []
+        try:
+            receipts += self.schedule_stream(route, envelopes, on_conflict=on_conflict)
+        except StoreError as error:
+            raise error.about(error.ids, [*receipts, *error.receipts]) from error
+        return receipts
 
     def schedule_stream(
         self, route: str, envelopes: Iterable[Envelope], *, on_conflict: OnConflict = "refuse"
     ) -> Iterator[Receipt]:
         """Yield the receipts of `schedule_many` one by one, with one batch in memory.
 
-        A batch is stored when its first receipt is read: read the receipts to the end.
+        A batch is stored when its first receipt is read: read the receipts to the end. A
+        `StoreError` has the `receipts` that were not yielded.
         """
-        scheduler, mode = self._scheduler(route), _mode(on_conflict)
-        return (
-            receipt
-            for batch in batches(envelopes, _size_bytes)
-            for receipt in scheduler.schedule(batch, mode=mode)
-        )
+        return _stream(self._scheduler(route), envelopes, _mode(on_conflict))
 
     def cancel(self, route: str, id: str | UUID) -> CancelAnswer:  # noqa: A002
         """Cancel an envelope; `cancelled` only if it will never be delivered.
@@ -192,12 +195,32 @@ class Producer:
         return self._routes[name]
 
 
+def _stream(
+    scheduler: RouteScheduler, envelopes: Iterable[Envelope], mode: ScheduleMode
+) -> Iterator[Receipt]:
+    cut: Batches[Envelope] = Batches(checked_size)
+    for batch in while_awaited(cut.of(envelopes)):
+        with naming_ahead(cut):
+            receipts = scheduler.schedule(batch, mode=mode)
+        yield from receipts
+
+
 @contextmanager
-def _naming(envelope_id: str) -> Iterator[None]:
-    """Name the id in a `StoreUnavailable`, also of the call that opens the route."""
+def naming_ahead(cut: Batches[Envelope]) -> Iterator[None]:
+    """Name in a `StoreError` what was read beside the batch, too."""
     try:
         yield
-    except StoreUnavailable as error:
+    except StoreError as error:
+        ids = [*error.ids, *(each.id for each in cut.ahead)]
+        raise error.about(ids, error.receipts) from error
+
+
+@contextmanager
+def _naming(envelope_id: str) -> Iterator[None]:
+    """Name the id in a `StoreError`, also of the call that opens the route."""
+    try:
+        yield
+    except StoreError as error:
         raise error.about([envelope_id]) from error
 
 
@@ -207,7 +230,8 @@ def _mode(on_conflict: OnConflict) -> ScheduleMode:
     return on_conflict
 
 
-def _size_bytes(envelope: object) -> int:
+def checked_size(envelope: object) -> int:
+    """Estimate the bytes of an envelope in a call; raises `EnvelopeError` for anything else."""
     if not isinstance(envelope, Envelope):
         name = type(envelope).__name__
         raise EnvelopeError(

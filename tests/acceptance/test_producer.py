@@ -1,7 +1,8 @@
 """The producer's API against a real store: what it answers, and what it refuses."""
 
+import asyncio
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -13,8 +14,9 @@ import pytest
 
 from duebridge import AsyncProducer
 from duebridge.envelope import Envelope, Target
-from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
+from duebridge.errors import ConfigError, EnvelopeError, StoreFull, StoreUnavailable
 from duebridge.producer import Producer
+from duebridge.receipt import Receipt
 from duebridge.store.batching import SCHEDULE_BYTES
 from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import open_connection
@@ -250,21 +252,94 @@ def test_call_without_an_answer_names_the_ids_to_call_again_with(
         assert unanswered(partial(call, "r", drawn)) == [drawn]
 
 
-def test_schedule_many_without_an_answer_names_what_has_no_receipt(
+def by_shard(ids: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the ids of the first one's shard, which is asked first, and those of the other."""
+    given = list(ids)
+    first = shard_number(given[0], 2)
+    return (
+        [each for each in given if shard_number(each, 2) == first],
+        [each for each in given if shard_number(each, 2) != first],
+    )
+
+
+def many(count: int) -> list[Envelope]:
+    return [Envelope.new(b"x", delay="1h", id=f"id{number}") for number in range(count)]
+
+
+def test_schedule_many_without_an_answer_tells_what_it_knows_of_each(
     lossy: tuple[Producer, Proxy],
 ) -> None:
     producer, proxy = lossy
-    batch = [Envelope.new(b"x", delay="1h", id=f"id{number}") for number in range(9)]
-    producer.schedule_many("r", batch[:1])
-    first, second = (
-        sorted(each.id for each in batch if shard_number(each.id, 2) == number)
-        for number in (shard_number("id0", 2), 1 - shard_number("id0", 2))
-    )
+    elsewhere = Target(broker="b", topic="q")
+    batch = [*many(9), Envelope.new(b"x", delay="1h", id="refused", target=elsewhere)]
+    first, second = by_shard(each.id for each in batch[:9])
+    producer.schedule("r", b"other", delay="1h", id=first[0])
     proxy.lose_reply_to(second[0].encode())
-    assert unanswered(lambda: producer.schedule_many("r", batch)) == second
+    with pytest.raises(StoreUnavailable) as lost:
+        producer.schedule_many("r", batch)
+    told = {each.id: each.status for each in lost.value.receipts}
+    taken = dict.fromkeys(first[1:], "accepted")
+    assert told == {first[0]: "conflict", **taken, "refused": "refused"}
+    assert sorted(lost.value.ids) == sorted(second)
     proxy.lose_reply_to(b"EVALSHA")
     assert unanswered(lambda: producer.schedule_many("r", batch)) == sorted(first + second)
-    assert {each.status for each in producer.schedule_many("r", batch)} == {"duplicate"}
+    again = producer.schedule_many("r", batch)
+    assert {each.status for each in again} == {"conflict", "duplicate", "refused"}
+
+
+def test_schedule_many_in_a_store_that_fills_up_tells_what_it_took(
+    lossy: tuple[Producer, Proxy],
+) -> None:
+    producer, _ = lossy
+    producer.schedule_many("r", many(9)[:2])
+    client: Any = producer._connection.client
+    first, second = by_shard(each.id for each in many(9))
+    producer._connection.observe = lambda *_: client.config_set("maxmemory", 1)
+    with pytest.raises(StoreFull, match="not written: ") as full:
+        producer.schedule_many("r", many(9))
+    assert sorted(each.id for each in full.value.receipts) == sorted(first)
+    assert sorted(full.value.ids) == sorted(second)
+
+
+LARGE = secrets.token_bytes(20_000)  # a dozen are a batch
+
+
+Load = Callable[[Producer, Iterable[Envelope], list[Receipt]], None]
+
+
+def load_list(producer: Producer, left: Iterable[Envelope], receipts: list[Receipt]) -> None:
+    receipts += producer.schedule_many("r", left)
+
+
+def load_stream(producer: Producer, left: Iterable[Envelope], receipts: list[Receipt]) -> None:
+    receipts.extend(producer.schedule_stream("r", left))
+
+
+def load_async(producer: Producer, left: Iterable[Envelope], receipts: list[Receipt]) -> None:
+    async def load() -> None:
+        async for each in AsyncProducer(lambda: producer).schedule_stream("r", left):
+            receipts.append(each)
+
+    asyncio.run(load())
+
+
+@pytest.mark.parametrize("body", [b"x", LARGE])
+@pytest.mark.parametrize("load", [load_list, load_stream, load_async])
+def test_schedule_without_an_answer_loses_sight_of_no_envelope(
+    lossy: tuple[Producer, Proxy], body: bytes, load: Load
+) -> None:
+    producer, proxy = lossy
+    every = [f"id{number:03}" for number in range(300)]
+    left = (Envelope.new(body, delay="1h", id=each) for each in every)
+    producer.schedule_many("r", [])
+    receipts: list[Receipt] = []
+    proxy.lose_reply_to(b"id130")
+    with pytest.raises(StoreUnavailable) as lost:
+        load(producer, left, receipts)
+    told = [each.id for each in (*receipts, *lost.value.receipts)]
+    assert sorted([*told, *lost.value.ids, *(each.id for each in left)]) == every
+    assert told
+    assert all(producer.get("r", each) for each in told)
 
 
 @pytest.mark.parametrize("kind", [Producer, AsyncProducer])

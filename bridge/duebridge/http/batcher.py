@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from duebridge.envelope import Envelope
-from duebridge.errors import StoreUnavailable
+from duebridge.errors import StoreError
 from duebridge.http.site import Site
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
@@ -39,7 +39,7 @@ class ScheduleBatcher:
     async def schedule(self, key: BatchKey, envelope: Envelope) -> Receipt:
         """Schedule an envelope; raises as `RouteScheduler.schedule` does.
 
-        A `StoreUnavailable` names this id alone. The envelope is scheduled even if the caller stops
+        A `StoreError` names this id alone. The envelope is scheduled even if the caller stops
         waiting.
         """
         future = asyncio.get_running_loop().create_future()
@@ -102,4 +102,4 @@ def _fail(waiting: Iterable[Waiting], error: Exception) -> None:
 
 
 def _about(error: Exception, envelope: Envelope) -> Exception:
-    return error.about([envelope.id]) if isinstance(error, StoreUnavailable) else error
+    return error.about([envelope.id]) if isinstance(error, StoreError) else error

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import Envelope, header_bytes
-from duebridge.errors import EnvelopeError, StoreUnavailable, UnknownRoute, unknown_name
+from duebridge.errors import EnvelopeError, StoreError, UnknownRoute, unknown_name
 from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.limits import RouteLimits, with_whole_target
@@ -99,7 +99,7 @@ class RouteScheduler:
         `places` are the messages' log positions, one per envelope, or none at all: a message at or
         before a position that its shard has stored is a `duplicate`. `mode` and `primary_ids` are
         `DelayStore.schedule`'s.
-        Raises `StoreError`; a `StoreUnavailable` has the ids without an answer.
+        Raises `StoreError`, with the ids without an answer and the receipts of the others.
         """
         prepared = prepare_batch(self._limits, batch)
         return self.store_batch(prepared, mode=mode, places=places, primary_ids=primary_ids)
@@ -118,9 +118,10 @@ class RouteScheduler:
         batch, receipts = prepared.envelopes, dict(prepared.refused)
         try:
             self._store(prepared, receipts, mode, places, primary_ids, keeps_answer=keeps_answer)
-        except StoreUnavailable as error:
+        except StoreError as error:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
-            raise error.about(left) from error
+            answered = [receipts[number] for number in sorted(receipts)]
+            raise error.about(left, answered) from error
         ordered = [receipts[number] for number in range(len(batch))]
         if self._tracing is not None:
             pairs = list(zip(batch, ordered, strict=True))

@@ -5,7 +5,7 @@ A script blocks the server while it runs, so that calls are kept short.
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from duebridge.config.fields import checked_name
 from duebridge.store.server.connection import Connection
@@ -25,19 +25,40 @@ CALL_ID_BYTES = 12
 NONCE_BYTES = 8
 
 
+class Batches(Generic[Item]):
+    """Cuts items into batches of the size of one schedule call, in their order."""
+
+    def __init__(self, size_bytes: Callable[[Item], int]) -> None:
+        self.ahead: list[Item] = []
+        """What was read, and is in no batch yet: after a batch at most one item."""
+        self._size_bytes = size_bytes
+        self._size = 0
+
+    def add(self, item: Item) -> list[Item]:
+        """Take an item; return the batch that is full now, an empty list if none is."""
+        more = self._size_bytes(item)
+        full = self.rest() if self._size + more > SCHEDULE_BYTES else []
+        self.ahead.append(item)
+        self._size += more
+        return self.rest() if len(self.ahead) == SCHEDULE_ROWS else full
+
+    def rest(self) -> list[Item]:
+        """Return the last batch, an empty list if there is none."""
+        batch, self.ahead, self._size = self.ahead, [], 0
+        return batch
+
+    def of(self, items: Iterable[Item]) -> Iterator[list[Item]]:
+        """Yield the batches of items; reads one ahead only where the bytes end a batch."""
+        for item in items:
+            if full := self.add(item):
+                yield full
+        if rest := self.rest():
+            yield rest
+
+
 def batches(items: Iterable[Item], size_bytes: Callable[[Item], int]) -> Iterator[list[Item]]:
     """Yield the items in order, in batches of the size of one schedule call."""
-    batch: list[Item] = []
-    size = 0
-    for item in items:
-        more = size_bytes(item)
-        if batch and (len(batch) == SCHEDULE_ROWS or size + more > SCHEDULE_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(item)
-        size += more
-    if batch:
-        yield batch
+    return Batches(size_bytes).of(items)
 
 
 def in_calls(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
