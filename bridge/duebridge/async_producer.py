@@ -57,6 +57,7 @@ class AsyncProducer:
             raise ConfigError(f"AsyncProducer: {expected}; use AsyncProducer.from_config(path)")
         self._open_producer = open_producer
         self._producer: Producer | None = None
+        self._failure: StoreError | None = None  # of the latest opening
         self._thread_count = threads
         self._reset()
 
@@ -126,7 +127,8 @@ class AsyncProducer:
 
     async def _call(self, call: Callable[[Producer], Answer]) -> Answer:
         self._follow_fork()
-        return await run_while_awaited(self._threads, lambda: call(self._opened()))
+        known = self._failure
+        return await run_while_awaited(self._threads, lambda: call(self._opened(known)))
 
     def _follow_fork(self) -> None:
         """Make threads of our own in a forked child: the parent's do not exist there."""
@@ -147,12 +149,25 @@ class AsyncProducer:
         while batch := await self._call(lambda _: next(left, [])):
             yield batch
 
-    def _opened(self) -> Producer:
+    def _opened(self, known: StoreError | None) -> Producer:
+        """Return the producer; a call that waited while opening it failed does not try again.
+
+        `known` is the failure that there was when the call was made.
+        """
         with self._opening:
             if self._producer is None:
-                with abandoned_if(never):  # others wait for it, too
-                    self._producer = self._open_producer()
+                if self._failure is not None and self._failure is not known:
+                    raise self._failure.about(()) from self._failure
+                self._producer = self._open()
             return self._producer
+
+    def _open(self) -> Producer:
+        try:
+            with abandoned_if(never):  # others wait for it, too
+                return self._open_producer()
+        except StoreError as error:
+            self._failure = error
+            raise
 
     def _shut(self) -> None:
         self._follow_fork()

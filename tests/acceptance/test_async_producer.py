@@ -243,3 +243,29 @@ def test_opening_of_a_store_that_is_away_raises_where_it_is_awaited(
                 pass
 
     asyncio.run(live())
+
+
+def test_calls_that_wait_while_the_opening_fails_fail_with_it(config: Path) -> None:
+    opened, may_fail = 0, threading.Event()
+
+    def open_producer() -> Producer:
+        nonlocal opened
+        opened += 1
+        if opened > 1:
+            return Producer.from_config(config)
+        assert may_fail.wait(30)
+        raise StoreUnavailable("away")
+
+    async def live() -> None:
+        async with asyncio.timeout(60):
+            producer = AsyncProducer(open_producer, threads=2)
+            calls = [asyncio.ensure_future(producer.get("r", "a")) for _ in range(5)]
+            await asyncio.to_thread(wait_until, lambda: opened, "the first opening")
+            may_fail.set()
+            failures = await asyncio.gather(*calls, return_exceptions=True)
+            assert [type(each) for each in failures] == 5 * [StoreUnavailable]
+            assert opened == 1
+            assert await producer.get("r", "a") is None
+            await producer.close()
+
+    asyncio.run(live())
