@@ -2,7 +2,8 @@
 
 The first process that names DIR starts the server; later ones share it. It outlives them, with an
 append-only file, until `stop_embedded` ends it. One that died is started again by who has it open
-(`store.server.revival`).
+(`store.server.revival`); a killed one loses what it accepted while a sync of that file was under
+way, up to two seconds on a slow disk.
 """
 
 import fcntl
