@@ -5,19 +5,26 @@ A request waits for no other: the envelopes that arrive during one call make up 
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from duebridge.envelope import Envelope
-from duebridge.errors import StoreError
+from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.http.site import Site
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
 from duebridge.scheduling.route_scheduler import size_bytes
+from duebridge.store.abandoned import never
 from duebridge.store.batching import batches
 from duebridge.store.wire.transitions import ScheduleMode
 
-Waiting: TypeAlias = tuple[Envelope, "asyncio.Future[Receipt]"]
+
+class Waiting(NamedTuple):
+    """An envelope of a request, its answer to come, and whether its client has left."""
+
+    envelope: Envelope
+    answer: "asyncio.Future[Receipt]"
+    has_left: Callable[[], bool]
 
 
 class BatchKey(NamedTuple):
@@ -36,17 +43,20 @@ class ScheduleBatcher:
         self._waiting: dict[BatchKey, deque[Waiting]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def schedule(self, key: BatchKey, envelope: Envelope) -> Receipt:
+    async def schedule(
+        self, key: BatchKey, envelope: Envelope, has_left: Callable[[], bool] = never
+    ) -> Receipt:
         """Schedule an envelope; raises as `RouteScheduler.schedule` does.
 
-        A `StoreError` names this id alone. The envelope is scheduled even if the caller stops
-        waiting.
+        A `StoreError` names this id alone. No call begins for a client that `has_left`, and once
+        all clients of a call have, it is not sent again.
         """
         future = asyncio.get_running_loop().create_future()
+        waiting = Waiting(envelope, future, has_left)
         if key in self._waiting:
-            self._waiting[key].append((envelope, future))
+            self._waiting[key].append(waiting)
         else:
-            self._waiting[key] = deque([(envelope, future)])
+            self._waiting[key] = deque([waiting])
             task = asyncio.create_task(self._work(key))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -66,39 +76,53 @@ class ScheduleBatcher:
             _fail(queue, error)
         finally:
             del self._waiting[key]
-            for _, future in queue:
-                future.cancel()  # if the loop ends; else all are done
+            for each in queue:
+                each.answer.cancel()  # if the loop ends; else all are done
 
     async def _store(self, key: BatchKey, batch: list[Waiting]) -> None:
-        envelopes = [envelope for envelope, _ in batch]
+        awaited: list[Waiting] = []
+        for each in batch:
+            if each.has_left():
+                _fail([each], StoreUnavailable("the client has left"))
+            else:
+                awaited.append(each)
+        if awaited:
+            await self._store_awaited(key, awaited)
+
+    async def _store_awaited(self, key: BatchKey, batch: list[Waiting]) -> None:
+        envelopes = [each.envelope for each in batch]
         try:
-            receipts = await schedule_batch(self._site, key, envelopes)
+            receipts = await schedule_batch(
+                self._site, key, envelopes, lambda: all(each.has_left() for each in batch)
+            )
         except Exception as error:
             _fail(batch, error)
             return
-        for (_, future), receipt in zip(batch, receipts, strict=True):
-            if not future.done():
-                future.set_result(receipt)
+        for each, receipt in zip(batch, receipts, strict=True):
+            if not each.answer.done():
+                each.answer.set_result(receipt)
 
 
-async def schedule_batch(site: Site, key: BatchKey, batch: list[Envelope]) -> list[Receipt]:
+async def schedule_batch(
+    site: Site, key: BatchKey, batch: list[Envelope], has_left: Callable[[], bool] = never
+) -> list[Receipt]:
     """Schedule a batch in one call; raises as `RouteScheduler.schedule` does."""
 
     def call() -> list[Receipt]:
         scheduler = site.scheduler(key.route)
         return scheduler.schedule(batch, mode=key.mode)
 
-    return await site.run(call, key.token)
+    return await site.run(call, key.token, has_left)
 
 
 def _size_bytes(waiting: Waiting) -> int:
-    return size_bytes(waiting[0])
+    return size_bytes(waiting.envelope)
 
 
 def _fail(waiting: Iterable[Waiting], error: Exception) -> None:
-    for envelope, future in waiting:
-        if not future.done():
-            future.set_exception(_about(error, envelope))
+    for each in waiting:
+        if not each.answer.done():
+            each.answer.set_exception(_about(error, each.envelope))
 
 
 def _about(error: Exception, envelope: Envelope) -> Exception:

@@ -20,6 +20,7 @@ from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 from duebridge.http.tokens import Scope, Token
 from duebridge.scheduling.route_scheduler import find_route
+from duebridge.store.abandoned import never
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -43,6 +44,12 @@ class AuthorizedCall(NamedTuple):
     site: Site
     rates: Rates
     batcher: ScheduleBatcher
+
+    @property
+    def has_left(self) -> Callable[[], bool]:
+        """Tells, also later, whether the client waits for its answer no more."""
+        found: Callable[[], bool] = self.request.scope["state"].get("has_left", never)
+        return found
 
     def check_again(self, scope: Scope) -> None:
         """Raise `ProblemError` 401 or 403 unless the tokens, as they are now, let it go on."""

@@ -11,6 +11,7 @@ from duebridge.config.models import Config
 from duebridge.http.access_log import AccessLog
 from duebridge.http.tokens import Token, TokenFile
 from duebridge.scheduling.route_scheduler import RouteScheduler
+from duebridge.store.abandoned import abandoned_if, check_awaited, never
 from duebridge.store.actor import use_actor
 from duebridge.store.server.connection import Connection
 from duebridge.telemetry.tracing import Tracing
@@ -58,14 +59,21 @@ class Site:
             )
         return self._schedulers[route]
 
-    async def run(self, call: Callable[[], T], token: Token | None = None) -> T:
+    async def run(
+        self,
+        call: Callable[[], T],
+        token: Token | None = None,
+        has_left: Callable[[], bool] = never,
+    ) -> T:
         """Run a call of the store in a thread; raises as the call does.
 
-        What it writes is journalled with the token's name. A caller who leaves does not stop it.
+        What it writes is journalled with the token's name. Where the client `has_left`, it is not
+        begun, which raises `StoreUnavailable`, nor sent again; what was sent goes on to its end.
         """
 
         def acting() -> T:
-            with use_actor("" if token is None else token.name):
+            with use_actor("" if token is None else token.name), abandoned_if(has_left):
+                check_awaited()
                 return call()
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, acting)

@@ -40,11 +40,17 @@ def abandoned_if(is_abandoned: Callable[[], bool]) -> Iterator[None]:
         _is_abandoned.reset(before)
 
 
+def check_awaited() -> None:
+    """Raise `StoreUnavailable` where nobody waits for the call."""
+    if is_abandoned():
+        raise StoreUnavailable("nobody waits for the call any more")
+
+
 def while_awaited(steps: Iterable[Item]) -> Iterator[Item]:
     """Yield the steps of a call; raises `StoreUnavailable` for a later one nobody waits for."""
     for number, step in enumerate(steps):
-        if number and is_abandoned():
-            raise StoreUnavailable("nobody waits for the call any more")
+        if number:
+            check_awaited()
         yield step
 
 

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from tests.http.faults.posting import ORDERS, posting
+from tests.support.network.proxy import proxied
 from tests.support.redis.redis_node import RedisNode
 from tests.support.servers import listens, wait_until
 from tests.support.serving import NDJSON, SECRETS, Served, serving
@@ -258,6 +259,29 @@ def test_client_that_hangs_up_and_posts_again_stores_once(alone: Served) -> None
                 replayed.add(name)
     assert was_stored <= replayed < set(names)
     assert alone.bodies() == sorted(names), "0 lost, nothing twice"
+
+
+def test_request_whose_client_has_left_is_begun_and_sent_no_more(
+    own_redis: RedisNode, tmp_path: Path
+) -> None:
+    with proxied(own_redis.port) as proxy:
+        url = f"redis://127.0.0.1:{proxy.port}"
+        with serving(tmp_path / "alone", url) as served, served.client() as client:
+            moved = client.post(ORDERS, json={"id": "moved", "body": "x", "delay": "1h"}).json()
+            proxy.refuse(10**6)
+            with opened(served, 3) as connections:
+                connections[0].sendall(request(ORDERS, id="sent"))
+                connections[1].sendall(request(ORDERS, id="behind it"))
+                connections[2].sendall(request(f"{ORDERS}/moved/deliver-now"))
+                # by the growing pauses between them that takes a while
+                wait_until(lambda: proxy.refused >= 6, "some tries")
+            for _ in range(2):  # by then the server has seen the clients leave
+                assert client.get("/livez").status_code == 200
+            proxy.refuse(0)
+            wait_until(lambda: len(served.logged("http")) >= 6, "the end of every request")
+            wait_until(lambda: client.get("/readyz").status_code == 200, "the store")
+            assert served.stored().keys() == {"moved"}
+            assert client.get(f"{ORDERS}/moved").json()["due_at_ms"] == moved["due_at_ms"]
 
 
 def test_stream_that_is_cut_and_sent_again_stores_each_line_once(alone: Served) -> None:

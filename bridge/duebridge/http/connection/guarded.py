@@ -17,6 +17,7 @@ HEAD_BYTES = 32 * 1024
 HEAD_WITHIN_S = 10.0
 REST_WITHIN_S = 10.0  # of a body whose request is answered already
 AGAIN_S = 1
+LEFT_AFTER_S = 0.1  # who only ends its side does so with the request; later it gave up
 LIVEZ = "/livez"
 CLOSE = {"Connection": "close"}
 
@@ -58,7 +59,8 @@ class GuardedProtocol(PlainProtocol):
     - A client that reads nothing for `read_within_s` loses its connection, but not while it sends a
       body of which the answer has begun: who answers so bounds what waits (endpoints/outlet.py).
     - The rest of a body whose answer was early is read for a while, and left out.
-    - A client that has ended its side gets the answers to what it sent whole.
+    - A client that has ended its side gets the answers to what it sent whole. One that does so
+      while it waits has left, as a client does whose patience is over: `has_left` of the state.
     """
 
     transport: PartingTransport  # type: ignore[assignment]
@@ -74,6 +76,8 @@ class GuardedProtocol(PlainProtocol):
         self._is_body_coming = False
         self._is_too_large = False
         self._is_refused = False
+        self._has_left = False
+        self._whole_at = 0.0  # when the latest request had come
         self._most_connections, self.limit_concurrency = self.limit_concurrency, None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -87,6 +91,7 @@ class GuardedProtocol(PlainProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
+        self._has_left = True
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
         self.transport.stop_waiting()
@@ -106,6 +111,8 @@ class GuardedProtocol(PlainProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """Answer what came whole: the client, which sends nothing more, may still read."""
         self.transport.is_heard = True
+        if not self._is_body_coming and self.loop.time() - self._whole_at > LEFT_AFTER_S:
+            self._has_left = True
         if not self._end_after_answers():
             self.transport.close()
         return True
@@ -122,10 +129,15 @@ class GuardedProtocol(PlainProtocol):
         if not self.transport.is_closing():
             self.transport.stop_waiting()
 
+    def has_left(self) -> bool:
+        """Whether nobody is there to read an answer, as far as can be told."""
+        return self._has_left
+
     def on_message_begin(self) -> None:
         """Begin a head."""
         super().on_message_begin()
         self._is_head_coming = True
+        self.scope["state"]["has_left"] = self.has_left
         self._unset_keepalive_if_required()
 
     def on_headers_complete(self) -> None:
@@ -149,6 +161,7 @@ class GuardedProtocol(PlainProtocol):
         self._end_part()
         super().on_message_complete()
         self._is_body_coming = False
+        self._whole_at = self.loop.time()
         self.transport.is_heard = True
         if self.cycle.response_complete:
             self._wait(self.timeout_keep_alive)

@@ -74,7 +74,7 @@ async def post(call: AuthorizedCall) -> Response:
     envelope = await _read_envelope(call, usual_id)
     if key is not None:
         envelope = keys.remembered(envelope, call.site.config.routes[call.route])
-    receipt = await call.batcher.schedule(batch_key, envelope)
+    receipt = await call.batcher.schedule(batch_key, envelope, call.has_left)
     return _posted(call, envelope, receipt, is_made=envelope.id == usual_id)
 
 
@@ -216,7 +216,7 @@ async def _reschedule(call: AuthorizedCall, due: str) -> Response:
 
 async def _naming(call: AuthorizedCall, id_: str, change: Any) -> Any:
     try:
-        return await call.site.run(change, call.token)
+        return await call.site.run(change, call.token, call.has_left)
     except StoreUnavailable as error:
         raise error.about([id_]) from error
 
