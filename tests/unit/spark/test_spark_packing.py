@@ -164,6 +164,62 @@ def test_pack_of_as_many_headers_as_allowed_takes_them_and_refuses_more(kind: pa
     assert packing.refusals.keys() == {1, 2, 4, 5}
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.bool_()])
+def test_pack_of_headers_of_numbers_or_truth_values_is_what_the_long_way_gives(
+    kind: pa.DataType,
+) -> None:
+    values = [True, None, False] if kind == pa.bool_() else [1, None, -128]
+    headers = [[("n", value)] for value in values] + [[("n", values[0])] * (MAX_HEADERS + 1)]
+    fields = dict.fromkeys(TYPES) | {"id": "a", "body": b"", "delay": "1s"}
+    given_rows = [fields | {"headers": pairs} for pairs in headers]
+    batch = batch_of([fields] * len(headers)).drop_columns(["headers"])
+    batch = batch.append_column("headers", pa.array(headers, pa.map_(pa.string(), kind)))
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
+    assert packing.rows == [the_long_way(row, limits("memory")) for row in given_rows]
+    assert packing.refusals.keys() == {3}
+
+
+def cut_text(good: str) -> Any:
+    """Two texts as Spark casts them from bytes: a good one, and one that is no UTF-8."""
+    return pa.array([good.encode(), b"\xff"]).view(pa.string())
+
+
+def of_headers(names: Any, values: Any) -> Any:
+    return pa.MapArray.from_arrays([0, 1, 2], names, values)
+
+
+TWO = pa.array(["a", "b"])
+NO_UTF8 = {
+    "id": cut_text("a"),
+    "delay": cut_text("1s"),
+    "expires": cut_text("1d"),
+    "content_type": cut_text("text/plain"),
+    "headers": of_headers(TWO, cut_text("x")),
+    "headers by name": of_headers(cut_text("n"), TWO),
+    "target": pa.StructArray.from_arrays(
+        [pa.array(["memory"] * 2), cut_text("target")],
+        ["broker", "topic"],
+        mask=pa.array([True, False]),
+    ),
+}
+
+
+@pytest.mark.parametrize("column", NO_UTF8)
+def test_pack_of_text_that_is_no_utf8_refuses_its_row_alone(column: str) -> None:
+    given = {"id": TWO, "body": TWO, "delay": pa.array(["1s"] * 2)}
+    given[column.split()[0]] = NO_UTF8[column]
+    packing = Packer(limits("memory"), HORIZON_MS).pack(pa.RecordBatch.from_pydict(given))
+    assert (packing.rows[0] is None, packing.refusals.keys()) == (False, {1})
+    assert r"'\udcff'" in packing.refusals[1]
+
+
+def test_pack_of_text_that_is_no_utf8_derives_no_id_of_it() -> None:
+    given = {"who": cut_text("a"), "body": TWO, "delay": pa.array(["1s"] * 2)}
+    packer = Packer(limits("memory"), HORIZON_MS, ("who",))
+    packing = packer.pack(pa.RecordBatch.from_pydict(given))
+    assert packing.refusals == {1: r"who: expected text that UTF-8 can carry; got '\udcff'"}
+
+
 def test_pack_of_instants_rounds_up_and_takes_any_unit() -> None:
     us = pa.array([1_000_001, None, -1], pa.timestamp("us", "UTC"))
     batch = pa.RecordBatch.from_arrays(
@@ -209,7 +265,7 @@ def test_headers_of_a_slice_are_its_own_as_map_and_as_list() -> None:
 
 
 COLD_ROW = {
-    "id": "a",
+    "id": b"a",
     "due_at": 5_000,
     "expires_at": None,
     "remember_ms": 7_000,
@@ -227,10 +283,12 @@ COLD_ROW = {
         {"content_hash": b"x"},
         {"blob": None},
         {"blob": b""},
+        {"id": b"\xff"},
     ],
 )
 def test_pack_of_a_damaged_cold_row_refuses_it_and_takes_the_others(damage: dict[str, Any]) -> None:
     batch = pa.RecordBatch.from_pylist([COLD_ROW, COLD_ROW | damage])
+    batch = batch.set_column(0, "id", batch["id"].view(pa.string()))
     packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
     expected = PackedRow.new("a", Instant(5_000, False), None, 7_000, b"8 bytes:\0\x90", 9)
     assert packing.rows == [expected, None]

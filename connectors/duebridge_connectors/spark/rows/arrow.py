@@ -16,9 +16,33 @@ from duebridge.envelope import HeaderValue
 
 
 def values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """Return the values of a column; all None if it is missing."""
+    """Return the values of a column as `python_values` does; all None if it is missing."""
     column = column_or_none(batch, name)
-    return [None] * batch.num_rows if column is None else column.to_pylist()
+    return [None] * batch.num_rows if column is None else python_values(column)
+
+
+def python_values(column: Any) -> list[Any]:
+    """Return values; bytes of a text that are no UTF-8 become lone surrogates.
+
+    Spark does not validate `cast(binary AS STRING)`. No check of an envelope accepts a surrogate,
+    so such a text is refused in its own row.
+    """
+    try:
+        return column.to_pylist()  # type: ignore[no-any-return]
+    except UnicodeDecodeError:
+        if pa.types.is_struct(column.type):
+            return _structs(column)
+        raw = as_binary(column).to_pylist()
+        return [value and value.decode(errors="surrogateescape") for value in raw]
+
+
+def _structs(column: Any) -> list[dict[str, Any] | None]:
+    names = [field.name for field in column.type]
+    rows = zip(*map(python_values, column.flatten()), strict=True)
+    return [
+        dict(zip(names, row, strict=True)) if is_valid else None
+        for row, is_valid in zip(rows, column.is_valid().to_pylist(), strict=True)
+    ]
 
 
 def byte_strings(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
@@ -35,7 +59,7 @@ def instants_ms(batch: pa.RecordBatch, name: str) -> list[int | None]:
     if pa.types.is_timestamp(column.type):
         us = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
         return [None if value is None else -(-value // 1000) for value in us.to_pylist()]
-    return column.to_pylist()  # type: ignore[no-any-return]
+    return python_values(column)
 
 
 def header_rows(batch: pa.RecordBatch) -> list[tuple[tuple[str, HeaderValue], ...] | None]:
@@ -44,7 +68,7 @@ def header_rows(batch: pa.RecordBatch) -> list[tuple[tuple[str, HeaderValue], ..
     if column is None:
         return [None] * batch.num_rows
     names, of_headers = names_and_values(column)
-    pairs = list(zip(names.to_pylist(), of_headers.to_pylist(), strict=True))
+    pairs = list(zip(python_values(names), python_values(of_headers), strict=True))
     ends = column.offsets.to_pylist()
     found: list[tuple[tuple[str, HeaderValue], ...] | None] = [
         tuple(pairs[start:end]) for start, end in pairwise(ends)
@@ -85,6 +109,12 @@ def as_binary(column: Any) -> Any:
     if pa.types.is_string(column.type):
         return column.cast(pa.binary())
     return column.cast(pa.large_binary()) if pa.types.is_large_string(column.type) else column
+
+
+def is_sized(column: Any) -> bool:
+    """Whether the values are text or bytes."""
+    kind = as_binary(column).type
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def has_size(column: Any, least: int, most: int) -> Any:

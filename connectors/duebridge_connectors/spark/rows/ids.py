@@ -15,15 +15,19 @@ import msgspec
 import pyarrow as pa
 
 from duebridge.errors import EnvelopeError
+from duebridge.values import utf8
+from duebridge_connectors.spark.rows.arrow import python_values
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 def derive_id(values: Sequence[Any], names: Sequence[str]) -> str:
-    """Return the id of a row; raises `EnvelopeError` for a null value."""
+    """Return the id of a row; raises `EnvelopeError` for a null, and for text that is no UTF-8."""
     for name, value in zip(names, values, strict=True):
         if value is None:
             raise EnvelopeError(f"{name}: expected a value to derive the id from; got null")
+        if isinstance(value, str):
+            utf8(name, value)
     digest = blake2b(_encoder.encode(list(values)), digest_size=13).digest()
     return b32hexencode(digest)[:20].decode().lower()
 
@@ -32,7 +36,7 @@ def identifying_values(batch: pa.RecordBatch, names: Sequence[str]) -> list[tupl
     """Return the values that the id of each row derives from."""
     columns = [batch.column(name) for name in names]
     lists = [
-        (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+        python_values(column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column)
         for column in columns
     ]
     return list(zip(*lists, strict=True))

@@ -108,7 +108,7 @@ class Packer:
             envelope = Envelope(
                 id=envelope_id, body=body, due=due, expires=expires, key=key, headers=headers or ()
             )
-            yield pack_row(envelope, self._horizon_ms) if self._is_carried(envelope) else None
+            yield self._pack_carried(envelope)
 
     def _mask(self, batch: pa.RecordBatch) -> list[bool]:
         """Return which rows are plain, judged by whole columns."""
@@ -152,21 +152,22 @@ class Packer:
             self._instants[given] = _relative(given)
         return self._instants[given]
 
-    def _is_carried(self, envelope: Envelope) -> bool:
-        """Whether the broker types accept a plain row."""
+    def _pack_carried(self, envelope: Envelope) -> PackedRow | None:
+        """Pack a plain row that the broker types accept, and whose header texts are UTF-8."""
         try:
             self._limits.check_by_brokers(envelope)
-        except EnvelopeError:
-            return False
-        return True
+            return pack_row(envelope, self._horizon_ms)
+        except (EnvelopeError, UnicodeEncodeError):
+            return None
 
     def _header_checks(self, headers: Any) -> list[Any]:
         """Return which rows have no header that an envelope may not have, and not too many."""
         names, of_headers = arrow.names_and_values(headers)
-        strange = [name for name in pc.unique(names).to_pylist() if not self._may_have(name)]
-        sizes = pc.fill_null(pc.binary_length(of_headers), OTHER_VALUE_BYTES)
-        sizes = pc.add(pc.fill_null(pc.binary_length(names), 0), sizes)
-        counts = arrow.sums(headers, pc.is_in(names, pa.array(strange, names.type)))
+        known = pc.unique(names)
+        may_have = [self._may_have(name) for name in arrow.python_values(known)]
+        strange = known.filter(pc.invert(pa.array(may_have, pa.bool_())))
+        sizes = pc.add(pc.fill_null(pc.binary_length(names), 0), _value_bytes(of_headers))
+        counts = arrow.sums(headers, pc.is_in(names, strange))
         return [
             pc.equal(counts, 0),
             pc.less_equal(arrow.sums(headers, sizes), MAX_HEADER_BYTES),
@@ -221,6 +222,12 @@ class _RowFields:
         return Envelope.new(self._body[index], id=envelope_id, **fields)
 
 
+def _value_bytes(of_headers: Any) -> Any:
+    if arrow.is_sized(of_headers):
+        return pc.fill_null(pc.binary_length(of_headers), OTHER_VALUE_BYTES)
+    return pa.repeat(OTHER_VALUE_BYTES, len(of_headers))
+
+
 def _expiries(batch: pa.RecordBatch) -> list[Any]:
     column = arrow.column_or_none(batch, "expires")
     if column is None or pa.types.is_string(column.type) or pa.types.is_duration(column.type):
@@ -243,6 +250,14 @@ def _instant_ms(epoch_ms: int) -> Instant:
     return Instant(max(epoch_ms, 0), relative=False)
 
 
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     """Return rows of the cold tier, already packed, unchanged."""
     columns = zip(
@@ -260,11 +275,11 @@ def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     for index, (name, due, expires, remember_ms, content_hash, generation, blob) in enumerate(
         columns
     ):
-        is_whole = None not in (name, due, content_hash, generation) and blob
+        is_whole = None not in (name, due, content_hash, generation) and blob and _is_utf8(name)
         if not is_whole or len(content_hash) != HASH_BYTES or generation < 0:
             rows.append(None)
             what = f"a hash of {HASH_BYTES} bytes, a blob, and a generation of 0 or more"
-            refusals[index] = f"expected {what}, and null only in expires_at"
+            refusals[index] = f"expected {what}, an id of UTF-8, and null only in expires_at"
             continue
         least_ms, content = max(remember_ms or 0, horizon_ms), content_hash + blob
         instants = _instant_ms(due), _instant_ms(expires) if expires else None
