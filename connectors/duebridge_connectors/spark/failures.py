@@ -11,7 +11,7 @@ from duebridge.errors import BridgeError, ConfigError, JobFailed
 _BRIDGE_ERROR = re.compile(r"bridge\.errors\.(\w+): (.+)")
 _TRACEBACK = "Traceback (most recent call last):\n"
 _FRAMES = re.compile(rf"{re.escape(_TRACEBACK)}(?:[ \t].*\n)+")
-
+_MESSAGE_FIRST = re.compile(rf"^(.*[^\s:])\n{re.escape(_TRACEBACK)}", re.MULTILINE)  # no heading
 
 _JAVA = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 _JAVA_CAUSE = re.compile(r"^\s*Caused by: [\w.$]+: (.+)$", re.MULTILINE)
@@ -31,7 +31,12 @@ def job_error(error: Exception) -> BridgeError:
 
 
 def _cause(text: str) -> str:
-    """Return the line that says why: of Python's last traceback, of Java's causes, or the first."""
+    """Return the line that says why: of Python's last traceback, of Java's causes, or the first.
+
+    Python's stands after the frames, or before the title where `message_first` has put it.
+    """
+    if before := _MESSAGE_FIRST.findall(text):
+        return str(before[-1])
     _, *rest = _FRAMES.split(text)
     if rest:
         return _first_line(rest[-1])

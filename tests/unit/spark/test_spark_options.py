@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from duebridge.errors import ConfigError, JobFailed
-from duebridge_connectors.spark.failures import _cause
+from duebridge_connectors.spark.failures import job_error
 from duebridge_connectors.spark.source.message_first import message_first
 from duebridge_connectors.spark.source.option_names import (
     spark_name,
@@ -101,6 +101,17 @@ def test_error_elsewhere_stays_as_it_is() -> None:
     assert not hasattr(caught.value, "__notes__")
 
 
+NO_UTF8 = "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 0"
+TITLE = "Traceback (most recent call last):"
+OF_WORKER = (  # as `message_first` has Spark show it
+    f"An exception was thrown from the Python worker:\n{NO_UTF8}\n{TITLE}"
+    '\n  File "x.py", line 24, in f\n    yield\n  File "pyarrow/array.pxi", line 4203, in _py\n'
+)
+OF_BATCH = (
+    f"py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: {TITLE}"
+    f'\n  File "x.py", line 7, in write\n    save()\nPythonException: {OF_WORKER}'
+)
+OF_QUERY = f"{OF_BATCH}\n SQLSTATE: 38000\n=== Streaming Query ===\nIdentifier: intake of t\n"
 SAID = [
     (
         "An error occurred while calling o263.save.\n: org.apache.spark.SparkException: while"
@@ -120,9 +131,10 @@ SAID = [
         'Traceback (most recent call last):\n  File "x.py", line 7, in f\nOSError: /b is gone\n',
         "OSError: /b is gone",
     ),
+    *[(text, NO_UTF8) for text in (OF_WORKER, OF_WORKER.rstrip(), OF_BATCH, OF_QUERY)],
 ]
 
 
 @pytest.mark.parametrize(("text", "said"), SAID)
 def test_cause_of_a_failure_is_the_line_that_names_it(text: str, said: str) -> None:
-    assert _cause(text).startswith(said)
+    assert str(job_error(Exception(text))).startswith(said)
