@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -71,6 +72,46 @@ def test_intake_in_bounded_batches_rejects_what_is_no_envelope(
     (row,) = rejected(world.home / "rejects")
     assert row["reject_reason"] == "body: expected at most 1024 bytes; got 2000"
     assert take_in(topic).batches == 0
+
+
+def test_intake_of_a_header_that_is_no_utf8_refuses_its_record_and_goes_on(
+    world: World, topics: Topics, take_in: Run
+) -> None:
+    topic = topics.make(partitions=1)
+    later = f"{LATER_MS - RECORDED_AT_MS}ms".encode()
+    delays = (later, b"\xff", later)
+    topics.fill(topic, [Sent(b"x", headers=(("x-delay", delay),)) for delay in delays])
+    to = {"columns": {}, "delay_header": "x-delay", "rejects": str(world.home / "rejects")}
+    assert counts(take_in(topic, **to)) == (2, 0, 1)
+    (file,) = (world.home / "rejects").glob("*.parquet")
+    (reason,) = pq.read_table(file, columns=["reject_reason"]).column(0).to_pylist()
+    assert reason.startswith("delay: expected a duration")
+    assert reason.endswith(r"got '\udcff'")
+    assert take_in(topic, **to).batches == 0
+
+
+def test_intake_leaves_out_what_an_aborted_transaction_sent(
+    world: World, topics: Topics, take_in: Run
+) -> None:
+    topic = topics.make(partitions=1)
+    topics.abort(topic, Sent(b"aborted"))
+    topics.fill(topic, [Sent(b"x")])
+    assert counts(take_in(topic)) == (1, 0, 0)
+    uncommitted = {"kafka.isolation.level": "read_uncommitted"}
+    again = take_in(
+        topic, route="split", read_options=uncommitted, checkpoint=str(world.home / "b")
+    )
+    assert counts(again) == (2, 0, 0)
+
+
+def test_intake_from_the_latest_record_ignores_what_else_its_directory_has(
+    world: World, topics: Topics, take_in: Run
+) -> None:
+    (world.home / "checkpoint" / "lost+found").mkdir(parents=True)
+    topic = topics.make(partitions=1)
+    topics.fill(topic, [Sent(b"x")])
+    summary = take_in(topic, start="latest")
+    assert (counts(summary), summary.is_made_anew) == ((0, 0, 0), False)
 
 
 def test_intake_of_a_topic_made_anew_reads_it_from_its_beginning_under_other_ids(

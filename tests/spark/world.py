@@ -211,3 +211,14 @@ class Topics:
             for value, key, headers, partition in records:
                 producer.send(name, value, key, list(headers), partition, RECORDED_AT_MS)
             producer.flush()
+
+    def abort(self, name: str, *records: Sent) -> None:
+        """Send these in a transaction, and abort it."""
+        given = {"bootstrap_servers": self.bootstrap, "transactional_id": secrets.token_hex(6)}
+        with closing(KafkaProducer(**given)) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for value, key, headers, partition in records:
+                producer.send(name, value, key, list(headers), partition, RECORDED_AT_MS)
+            producer.flush()
+            producer.abort_transaction()

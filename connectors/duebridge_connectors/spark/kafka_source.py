@@ -32,6 +32,7 @@ from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.scheduling.route_scheduler import find_route
 
 _PREFIX = "kafka."
+COMMITTED = {f"{_PREFIX}isolation.level": "read_committed"}  # no records that were taken back
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 
 _LOGINS = {
@@ -200,15 +201,19 @@ def topic_of(spark: SparkSession, options: Mapping[str, str], name: str) -> Kafk
 def end_of(spark: SparkSession, options: Mapping[str, str], topic: KafkaTopic) -> str:
     """Return the present end of the topic as a value of the option `endingOffsets`.
 
+    It is before the first record of a transaction that is still open: `COMMITTED` reads no further.
     Raises as `topic_of` does.
     """
     jvm = _jvm(spark)
     with _admin_client(spark, options, topic.name) as admin:
-        latest = jvm.org.apache.kafka.clients.admin.OffsetSpec.latest()
+        kafka = jvm.org.apache.kafka
+        latest = kafka.clients.admin.OffsetSpec.latest()
+        committed = kafka.common.IsolationLevel.READ_COMMITTED
         asked = jvm.java.util.HashMap()
         for number in topic.partitions:
-            asked.put(jvm.org.apache.kafka.common.TopicPartition(topic.name, number), latest)
-        found = admin.listOffsets(asked).all().get()
+            asked.put(kafka.common.TopicPartition(topic.name, number), latest)
+        how = kafka.clients.admin.ListOffsetsOptions(committed)
+        found = admin.listOffsets(asked, how).all().get()
         offsets = {str(place.partition()): found[place].offset() for place in found}
     return json.dumps({topic.name: offsets})
 

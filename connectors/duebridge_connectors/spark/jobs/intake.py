@@ -7,6 +7,7 @@ stored records count as duplicates. The checkpoint is kept below the topic's id,
 deleted and recreated is read from its beginning, under other ids.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from duebridge.config.load import load_config
 from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.kafka_source import (
+    COMMITTED,
     KafkaTopic,
     broker_of_route,
     kafka_options,
@@ -28,6 +30,7 @@ from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.planning import plan_write
 from duebridge_connectors.spark.transforms.envelopes import envelopes_of_records
 
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")  # Base64 of a UUID
 MAX_OFFSETS = 1_000_000
 STARTS = ("earliest", "latest")
 
@@ -91,6 +94,7 @@ def run_intake(
     start = "earliest" if is_made_anew else intake.start
     options_of_read = {
         **options,
+        **COMMITTED,
         "subscribe": intake.topic,
         "startingOffsets": start,
         "maxOffsetsPerTrigger": str(intake.max_offsets),
@@ -115,13 +119,14 @@ def run_intake(
 
 
 def checkpoints(spark: SparkSession, directory: str) -> set[str]:
-    """Return the ids of the topics read with this checkpoint."""
+    """Return the ids of the topics read with this checkpoint; a volume's `lost+found` is none."""
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     path = jvm.org.apache.hadoop.fs.Path(directory)
     files = path.getFileSystem(session.sessionState().newHadoopConf())
     found = files.listStatus(path) if files.exists(path) else ()
-    return {status.getPath().getName() for status in found}
+    names = (status.getPath().getName() for status in found)
+    return {name for name in names if _TOPIC_ID.fullmatch(name)}
 
 
 class IntakeWriter:

@@ -18,7 +18,13 @@ from duebridge.config.load import load_config
 from duebridge.config.models import Config
 from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError, unknown_name
-from duebridge_connectors.spark.kafka_source import end_of, kafka_options, read_records, topic_of
+from duebridge_connectors.spark.kafka_source import (
+    COMMITTED,
+    end_of,
+    kafka_options,
+    read_records,
+    topic_of,
+)
 from duebridge_connectors.spark.rows.schema import check_columns
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
@@ -177,6 +183,7 @@ def _letters(spark: SparkSession, replay: Replay, config: Config) -> DataFrame:
     topic = topic_of(spark, options, replay.topic)
     wanted = {
         **options,
+        **COMMITTED,
         "subscribe": replay.topic,
         "startingOffsets": "earliest",
         "endingOffsets": end_of(spark, options, topic),  # without letters that arrive meanwhile
