@@ -17,7 +17,7 @@ from duebridge_connectors.spark.jobs.schedule import run_schedule
 from duebridge_connectors.spark.transforms.envelopes import select_columns
 from tests.spark.cold_route import ColdRoute, without_patience
 from tests.spark.source.test_rows import rejected
-from tests.spark.world import LATER_MS, World
+from tests.spark.world import LATER_MS, World, setting
 
 MADE = {"body": "concat('order ', number)", "due_at": f"{LATER_MS} + cast(number as bigint)"}
 
@@ -36,6 +36,19 @@ def test_choose_columns_makes_keeps_and_leaves_out(spark: SparkSession) -> None:
     chosen = select_columns(frame, {"body": "upper(city)"}, "number > 7", keep=("number",))
     expected = spark.createDataFrame([("8", "q", "OSLO")], "number string, key string, body string")
     assertDataFrameEqual(chosen, expected)
+
+
+def test_choose_columns_takes_names_in_any_case_and_the_exact_one_first(
+    spark: SparkSession,
+) -> None:
+    row = spark.sql("select 1 as Key, 2 as Expires, 3 as NUMBER, 4 as Body, 5 as city")
+    chosen = select_columns(row, {"body": "city"}, keep=("number",))
+    assert [one.asDict() for one in chosen.collect()] == [
+        {"key": 1, "expires": 2, "number": 3, "body": 5}
+    ]
+    with setting(spark, "spark.sql.caseSensitive", "true"):
+        both = select_columns(spark.sql("select 1 as Key, 2 as key"), {})
+        assert [one.asDict() for one in both.collect()] == [{"key": 2}]
 
 
 def test_schedule_csv_stores_each_row_once_and_counts_the_refused(
@@ -313,6 +326,26 @@ def test_schedule_of_far_rows_that_share_an_id_is_judged_by_the_store(cold: Cold
     assert cold.warm() == {"x"}
     cold.reach(hours=1)
     assert (cold.hydrate().accepted, cold.warm()) == (1, {"x", "y"})
+
+
+def test_schedule_of_an_expression_that_changes_meanwhile_has_each_row_in_one_half(
+    cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def say(due_ms: int) -> None:
+        jvm: Any = cold.spark._jvm
+        jvm.java.lang.System.setProperty("duebridge.due", str(due_ms))
+
+    def before_another_value(*given: Any) -> Any:
+        written = write_batch(*given)
+        say(LATER_MS)
+        return written
+
+    write_batch = schedule.write_batch
+    monkeypatch.setattr(schedule, "write_batch", before_another_value)
+    say(5)
+    due = "cast(java_method('java.lang.System', 'getProperty', 'duebridge.due') as bigint)"
+    done = scheduled(cold, [("x", "x", None, None, None)], columns={"due_at": due})
+    assert (done.accepted, done.cold, cold.warm()) == (1, 0, {"x"})
 
 
 def test_schedule_that_keeps_all_in_the_store_writes_no_file(cold: ColdRoute) -> None:

@@ -45,6 +45,10 @@ WRONG = [
     ("id string, due_at bigint, bodi string", "bodi: no such column, did you mean body?"),
     ("id string, delay bigint", "delay: expected STRING (as 15m)"),
     ("id string, delay string, headers array<string>", "headers: expected MAP<STRING"),
+    (
+        "id string, delay string, target struct<topic:string>",
+        "target: expected STRUCT of STRINGs, b",
+    ),
 ]
 
 

@@ -1,8 +1,8 @@
 """The job `schedule`: rows of files or of a table become envelopes of a route.
 
-rows ─┬─ far ─▶ packed, without rows already cold ─▶ batch, verified ─▶ commit
-      ├─ far, of an id that lives in the store ─▶ the store, which judges it
-      └─ near or doubtful ─▶ the store
+rows, evaluated once ─┬─ far ─▶ packed, without rows already cold ─▶ batch, verified ─▶ commit
+                      ├─ far, of an id that lives in the store ─▶ the store, which judges it
+                      └─ near or doubtful ─▶ the store
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 import msgspec
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from duebridge.errors import ConfigError
@@ -95,6 +96,7 @@ def _schedule_far(
     them. It also judges those whose ids live there: else both would be delivered.
     """
     tier = open_tier(str(planned.options.config), planned.route.name)
+    rows = _settled(rows)
     now_ms = tier.now_ms()
     job = DirectDemote(tier, planned, now_ms, tier.cold_from_ms(), new_batch(now_ms))
     far = batch_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
@@ -116,6 +118,16 @@ def _schedule_far(
     done.append(Summary(route=planned.route.name, cold=written.rows, duplicate=duplicate))
     near = rows.mapInArrow(partial(near_rows, job), rows.schema)
     return FarSplit(near, Summary.of(planned.route.name, done))
+
+
+def _settled(rows: DataFrame) -> DataFrame:
+    """Evaluate the rows once: the far and the near half are read one after the other.
+
+    Another `now()`, or a table that changed, would put a row into neither half, or into both. The
+    executors' disks keep the rows, until Spark finds that nobody uses the frame any more. Rows that
+    are lost with an executor fail the job; those of `persist` would be evaluated anew.
+    """
+    return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 
 def _ask(

@@ -27,7 +27,7 @@ _INSTANT = ("TIMESTAMP or BIGINT (epoch ms)", (T.TimestampType, T.LongType))
 _DURATION = ("STRING (as 15m) or INTERVAL DAY TO SECOND", (T.StringType, T.DayTimeIntervalType))
 _NUMBER = ("a whole number", _WHOLE)
 _HEADERS = ("MAP<STRING, value> or ARRAY<STRUCT<name, value>>", ())
-_TARGET = (f"STRUCT of STRINGs out of {', '.join(target_fields())}", ())
+_TARGET = (f"STRUCT of STRINGs, broker among them, out of {', '.join(target_fields())}", ())
 
 PROPERTIES = Properties.__struct_fields__
 GIVEN_COLUMNS: Columns = {
@@ -157,11 +157,15 @@ def _is_of(name: str, kind: DataType, known: Columns) -> bool:
     if name == "headers":
         return _is_headers(kind)
     if name == "target":
-        return isinstance(kind, StructType) and all(
-            field.name in target_fields() and isinstance(field.dataType, T.StringType)
-            for field in kind.fields
-        )
+        return isinstance(kind, StructType) and _is_target(kind)
     return isinstance(kind, known[name][1])
+
+
+def _is_target(kind: StructType) -> bool:
+    return "broker" in kind.fieldNames() and all(
+        field.name in target_fields() and isinstance(field.dataType, T.StringType)
+        for field in kind.fields
+    )
 
 
 def _is_headers(kind: DataType) -> bool:

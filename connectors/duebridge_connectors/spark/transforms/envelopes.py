@@ -1,6 +1,6 @@
 """Rows of any input, and records of a Kafka topic, as the writer's columns."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 
@@ -21,12 +21,26 @@ def select_columns(
     """Return the rows that meet `where`, with the columns that the writer accepts.
 
     `expressions` are SQL over the input's columns, by the writer's names. Columns of the input that
-    have such a name, or are in `keep`, are passed on; all others are dropped.
+    have such a name in any case, or are in `keep`, are passed on; all others are dropped.
     """
     rows = frame if where is None else frame.where(where)
-    known = {*GIVEN_COLUMNS, *PACKED_COLUMNS, *keep}
-    kept = [F.col(f"`{name}`") for name in frame.columns if name in known - set(expressions)]
-    return rows.select(*kept, *(F.expr(text).alias(name) for name, text in expressions.items()))
+    names = _accepted_names(frame.columns, keep)
+    made = {
+        **{name: F.col(f"`{column}`") for column, name in names.items() if name not in expressions},
+        **{name: F.expr(text) for name, text in expressions.items()},
+    }
+    return rows.select(*(column.alias(name) for name, column in made.items()))
+
+
+def _accepted_names(columns: Sequence[str], keep: tuple[str, ...]) -> dict[str, str]:
+    """Return the writer's name of each column that has one; the exact name goes before others."""
+    known = {name.lower(): name for name in (*GIVEN_COLUMNS, *PACKED_COLUMNS, *keep)}
+    found = {column: known.get(column.lower()) for column in columns}
+    return {
+        column: name
+        for column, name in found.items()
+        if name is not None and (column == name or name not in found)
+    }
 
 
 # As in duebridge.durations, with at most the digits that a Spark decimal can multiply.
