@@ -213,6 +213,11 @@ def test_pack_of_text_that_is_no_utf8_refuses_its_row_alone(column: str) -> None
     assert r"'\udcff'" in packing.refusals[1]
 
 
+def test_values_beside_text_that_is_no_utf8_stay_as_they_are() -> None:
+    column = pa.array([b"\xff", b"", None, "ü".encode()]).view(pa.string())
+    assert arrow.python_values(column) == ["\udcff", "", None, "ü"]
+
+
 def test_pack_of_text_that_is_no_utf8_derives_no_id_of_it() -> None:
     given = {"who": cut_text("a"), "body": TWO, "delay": pa.array(["1s"] * 2)}
     packer = Packer(limits("memory"), HORIZON_MS, ("who",))

@@ -33,7 +33,7 @@ def python_values(column: Any) -> list[Any]:
         if pa.types.is_struct(column.type):
             return _structs(column)
         raw = as_binary(column).to_pylist()
-        return [value and value.decode(errors="surrogateescape") for value in raw]
+        return [value if value is None else value.decode(errors="surrogateescape") for value in raw]
 
 
 def _structs(column: Any) -> list[dict[str, Any] | None]:
