@@ -30,10 +30,13 @@ SOURCE = ROOT / "tests" / "support" / "file_connector"
 SHOWN = ("pyproject.toml", "file_connector/broker.py", "file_connector/publisher.py")
 
 
+def guide() -> str:
+    return (ROOT / "connectors" / "README.md").read_text("utf-8")
+
+
 def shown_in_the_guide(name: str) -> str:
     """Return a file of the connector as the guide has it, word by word."""
-    guide = (ROOT / "connectors" / "README.md").read_text("utf-8")
-    blocks = re.findall(r"```\w+\n(.*?)```", guide, re.DOTALL)
+    blocks = re.findall(r"```\w+\n(.*?)```", guide(), re.DOTALL)
     (shown,) = [block for block in blocks if block == (SOURCE / name).read_text("utf-8")]
     return str(shown)
 
@@ -177,8 +180,11 @@ def duebridge(installed: Path, tmp_path: Path, redis_url: str) -> Installation:
 
 
 def test_check_file_type_is_taken(duebridge: Installation) -> None:
-    checked = duebridge.run("config", "check")
-    assert (checked.returncode, checked.stderr) == (0, "")
+    [of_the_guide] = re.findall(r"```yaml\n(version: 1\n.*?)```", guide(), re.DOTALL)
+    for text in (duebridge.config.read_text(), of_the_guide):
+        duebridge.config.write_text(text)
+        checked = duebridge.run("config", "check")
+        assert (checked.returncode, checked.stderr) == (0, "")
 
 
 def test_check_file_type_names_the_place_of_each_mistake(duebridge: Installation) -> None:

@@ -29,7 +29,8 @@ def test_page_says_what_its_commands_do(tmp_path: Path, store_url: str) -> None:
         one, again, many, event = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
         said = run(served, one)
         statuses = re.findall(r'"(?:status|state)":"(\w+)"', "\n".join(said))
-        assert statuses == ["accepted", "pending", "rescheduled", "rescheduled", "cancelled"]
+        changed = ["accepted", "pending", "rescheduled", "cancelled"]
+        assert statuses == [*changed, "accepted", "rescheduled"]
         twice = "\n".join(run(served, again))
         assert twice.count("201 Created") == 2
         assert len(set(re.findall(r'"id":"(\w+)"', twice))) == 1

@@ -47,7 +47,7 @@ def test_whole_configuration_in_a_page_loads(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("RABBIT_URL", "amqp://localhost/")
     blocks = [(page, *found) for page in PAGES for found in YAML.findall(page.read_text())]
     for page, indent, block in blocks:
-        if "version: 1" in block:
+        if "version: 1" in block and "type: file" not in block:  # that type is the guide's own
             load_config_text(re.sub(f"^{indent}", "", block, flags=re.MULTILINE), page.name)
     assert blocks
 
