@@ -10,6 +10,9 @@ from duebridge.config.broker_access import live_settings, source_plan, using
 from duebridge.config.models import Config
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError, unknown_name
+from duebridge.ports.broker import BrokerType
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.ports.source import SourcePlan
 from duebridge.store.server.connection import Connection
 from duebridge.store.workers import WorkerRecord
 
@@ -63,9 +66,16 @@ def declare_intake(config: Config, name: str) -> list[str]:
     plan = source_plan(config, name)
     with using(config, plan.broker) as kind:
         if kind.declaration is not None:
-            return kind.declare_source(live_settings(config, plan.broker), plan)
+            return _declared(kind, config, plan)
     named = config.brokers[plan.broker].type
     raise ConfigError(f"intake {name}: brokers of type {named} declare nothing; make the topic")
+
+
+def _declared(kind: BrokerType, config: Config, plan: SourcePlan) -> list[str]:
+    try:
+        return kind.declare_source(live_settings(config, plan.broker), plan)
+    except BrokerUnavailable as error:
+        raise BrokerUnavailable(f"brokers.{plan.broker}: {error}") from error
 
 
 def find_intake(config: Config, name: str) -> str:

@@ -1,5 +1,6 @@
 """`duebridge intake`: what is configured, who runs it, and what is declared."""
 
+import re
 import secrets
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from duebridge.store.server.connection import open_connection
 from duebridge.store.workers import IntakeRecord, WorkerRecord, Workers
 from tests.support.command import Command
+from tests.support.servers import free_port
 
 CONFIG = """\
 version: 1
@@ -73,3 +75,16 @@ def test_declare_unknown_intake_names_the_known(command: Command) -> None:
 
     assert done.code == 2
     assert "(in, other); got 'inn', did you mean in?" in done.err
+
+
+def test_declare_at_a_broker_that_does_not_answer_names_it(
+    tmp_path: Path, redis_url: str, namespace: str
+) -> None:
+    port = free_port()
+    rabbit = f'type: rabbitmq, url: "amqp://localhost:{port}/"'
+    config = CONFIG.replace("NAMESPACE", namespace).replace("type: memory", rabbit)
+    config = re.sub("topic: (\\w+)", 'exchange: "", routing_key: \\1', config)
+    done = Command(tmp_path, redis_url, config)("intake", "declare", "in")
+
+    assert done.code == 4
+    assert f"brokers.box: no RabbitMQ answers at localhost:{port}: Connection" in done.err

@@ -16,7 +16,7 @@ from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq import quiet_client
-from duebridge_connectors.rabbitmq.errors import root_cause
+from duebridge_connectors.rabbitmq.examine import unreachable
 from duebridge_connectors.rabbitmq.queue_limits import DELIVERIES, MOST_DELIVERIES, QUORUM, TYPE
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 from duebridge_connectors.rabbitmq.source.models import (
@@ -45,8 +45,8 @@ def declare_source(settings: Mapping[str, object], plan: SourcePlan) -> list[str
         with closing(BlockingConnection(parameters)) as connection:
             return list(_declared(connection, plan))
     except CONNECTION_ERRORS as error:
-        cause = root_cause(error)
-        raise BrokerUnavailable(f"{type(cause).__name__}: {cause}") from error
+        told = unreachable("", parameters, error)
+        raise BrokerUnavailable(f"{told.found}; {told.remedy}") from error
 
 
 def exchange_arguments(exchange: str) -> dict[str, str]:
