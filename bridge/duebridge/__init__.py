@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         StoreFull,
         StoreUnavailable,
         StoreUnfit,
+        UnknownRoute,
     )
     from duebridge.producer import Producer
     from duebridge.receipt import Known, Receipt
@@ -37,6 +38,7 @@ __all__ = [
     "StoreUnavailable",
     "StoreUnfit",
     "Target",
+    "UnknownRoute",
 ]
 
 _MODULES = {
@@ -54,6 +56,7 @@ _MODULES = {
     "StoreUnavailable": "duebridge.errors",
     "StoreUnfit": "duebridge.errors",
     "Target": "duebridge.envelope",
+    "UnknownRoute": "duebridge.errors",
 }
 
 

@@ -36,9 +36,9 @@ OnConflict: TypeAlias = Literal["refuse", "replace"]
 class Producer:
     """Schedules envelopes. May be shared by threads, and used on both sides of a fork.
 
-    Close it, or use it as a context manager. An exception of a signal handler that ends a call does
-    no harm to later ones, but hiredis, where it is installed, may crash if one is raised inside it:
-    let handlers set a flag instead.
+    Close it, or use it as a context manager. While the store is away a call is repeated for 10 s.
+    An exception of a signal handler that ends a call does no harm to later ones, but may crash
+    hiredis, the client's parser, if it is raised inside it: let handlers set a flag instead.
     """
 
     def __init__(

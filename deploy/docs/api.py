@@ -8,6 +8,7 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from textwrap import dedent, indent
 
@@ -23,6 +24,14 @@ Generated from the docstrings by `make api`; do not edit. Everything here is imp
 `duebridge`; other modules are internal and may change. Instants are epoch milliseconds (`..._ms`),
 durations text such as `"15m"` or a `timedelta`.
 """
+NAMED = {  # what signatures name and is not importable from `duebridge`, by module
+    "duebridge.envelope": ("BodyGiven", "HeaderValue", "Headers", "HeadersGiven"),
+    "duebridge.store.wire.replies": ("CancelAnswer", "MoveAnswer", "State"),
+    "duebridge.producer": ("OnConflict",),
+    "duebridge.receipt": ("KnownState", "ReceiptStatus"),
+    "duebridge.async_producer": ("THREADS",),
+}
+INTERNAL = {"Known.of", "Producer.__init__", "StoreUnavailable.about"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -33,9 +42,23 @@ def page() -> str:
     values = [node for node in public if not is_error(node)]
     parts = [HEAD, contents(values, errors)]
     parts += [section(node) for node in values]
-    parts += [section(source_of(EnvelopeFields))]
+    parts += [section(source_of(EnvelopeFields)), named()]
     parts += ["## Errors", *(section(node, "###") for node in errors)]
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def named() -> str:
+    """Return the section of the aliases and defaults that signatures name."""
+    lines = [line for name, names in NAMED.items() for line in assignments(name, names)]
+    return "## Types and defaults\n\n```python\n" + "\n".join(lines) + "\n```"
+
+
+def assignments(module: str, names: tuple[str, ...]) -> Iterator[str]:
+    """Yield what a module assigns to these names: `NAME = VALUE`."""
+    for statement in ast.parse(inspect.getsource(import_module(module))).body:
+        target = getattr(statement, "target", None) or getattr(statement, "targets", [None])[0]
+        if isinstance(target, ast.Name) and target.id in names:
+            yield f"{target.id} = {code(statement.value)}"
 
 
 def source_of(kind: type) -> ast.ClassDef:
@@ -91,7 +114,9 @@ def methods(node: ast.ClassDef) -> Iterator[str]:
     """Yield the heading, signature and docstring of each public method."""
     for method in node.body:
         is_new = isinstance(method, Function) and method.name == "__init__"
-        if isinstance(method, Function) and (is_new or not method.name.startswith("_")):
+        if not isinstance(method, Function) or f"{node.name}.{method.name}" in INTERNAL:
+            continue
+        if is_new or not method.name.startswith("_"):
             yield f"#### `{node.name}{'' if is_new else '.' + method.name}`"
             yield f"```python\n{signature(node.name if is_new else method.name, method)}\n```"
             yield from documentation(method)

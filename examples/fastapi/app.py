@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from duebridge import AsyncProducer, EnvelopeError, StoreError
+from duebridge import AsyncProducer, EnvelopeError, StoreError, UnknownRoute
 
 ROUTE = "reminders"
 
@@ -61,6 +61,12 @@ async def cancel(name: str, producer: Scheduler) -> dict[str, str]:
 @app.exception_handler(EnvelopeError)
 async def refuse(_: Request, error: EnvelopeError) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 422)
+
+
+@app.exception_handler(UnknownRoute)
+async def tell_what_is_configured(_: Request, error: UnknownRoute) -> JSONResponse:
+    """The service and its duebridge.yaml disagree: nothing that the client could mend."""
+    return JSONResponse({"detail": str(error)}, 500)
 
 
 @app.exception_handler(StoreError)

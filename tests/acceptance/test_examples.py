@@ -101,7 +101,8 @@ def test_call_service_answers_by_http_status(
     monkeypatch.chdir(home)
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    with testclient.TestClient(load_app(home / "app.py").app) as client:
+    service = load_app(home / "app.py")
+    with testclient.TestClient(service.app) as client:
         given = {"text": "call back", "delay": "1h"}
         stored = client.put("/reminders/call-7", json=given)
         assert (stored.status_code, stored.json()["status"]) == (202, "accepted")
@@ -110,6 +111,9 @@ def test_call_service_answers_by_http_status(
         assert client.put("/reminders/call-8", json={**given, "delay": "?"}).status_code == 422
         assert client.delete("/reminders/call-7").json()["status"] == "cancelled"
         assert client.delete("/reminders/call-9").status_code == 404
+        monkeypatch.setattr(service, "ROUTE", "reminder")
+        unknown = client.delete("/reminders/call-7")
+        assert (unknown.status_code, "did you mean reminders?" in unknown.text) == (500, True)
 
 
 @pytest.mark.parametrize("home", ["consumer"], indirect=True)
