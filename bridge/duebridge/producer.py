@@ -58,6 +58,7 @@ class Producer:
         self._config = config
         self._connection = connection
         self._repeat_for_s = repeat_for_s
+        self._is_closed = False
         self._tracing = find_tracing()
         self._routes: dict[str, RouteScheduler] = {}
 
@@ -171,7 +172,8 @@ class Producer:
         return ColdRows(self._config, self._connection, find_route(self._config, route)).get(text)
 
     def close(self) -> None:
-        """Close the connection to the store."""
+        """Close the connection to the store; later calls raise `StoreError`."""
+        self._is_closed = True
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -184,6 +186,8 @@ class Producer:
         return self._scheduler(route).store.of(id)
 
     def _scheduler(self, name: str) -> RouteScheduler:
+        if self._is_closed:
+            raise StoreError("the producer is closed; open another by Producer.from_config")
         if name not in self._routes:
             self._routes[name] = RouteScheduler.open(
                 self._config,

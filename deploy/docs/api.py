@@ -55,10 +55,11 @@ def named() -> str:
 
 def assignments(module: str, names: tuple[str, ...]) -> Iterator[str]:
     """Yield what a module assigns to these names: `NAME = VALUE`."""
-    for statement in ast.parse(inspect.getsource(import_module(module))).body:
+    source = inspect.getsource(import_module(module))
+    for statement in ast.parse(source).body:
         target = getattr(statement, "target", None) or getattr(statement, "targets", [None])[0]
         if isinstance(target, ast.Name) and target.id in names:
-            yield f"{target.id} = {code(statement.value)}"
+            yield f"{target.id} = {ast.get_source_segment(source, statement.value)}"
 
 
 def source_of(kind: type) -> ast.ClassDef:

@@ -14,7 +14,7 @@ import pytest
 
 from duebridge import AsyncProducer
 from duebridge.envelope import Envelope, Target
-from duebridge.errors import ConfigError, EnvelopeError, StoreFull, StoreUnavailable
+from duebridge.errors import ConfigError, EnvelopeError, StoreError, StoreFull, StoreUnavailable
 from duebridge.producer import Producer
 from duebridge.receipt import Receipt
 from duebridge.store.batching import SCHEDULE_BYTES
@@ -346,3 +346,11 @@ def test_schedule_without_an_answer_loses_sight_of_no_envelope(
 def test_producer_without_a_configuration_says_what_to_call(kind: Any) -> None:
     with pytest.raises(ConfigError, match=rf"use {kind.__name__}\.from_config"):
         kind()
+
+
+def test_schedule_after_close_is_refused_and_opens_no_connection(producer: Producer) -> None:
+    producer.schedule("r", b"x", delay="1h")
+    producer.close()
+    for late in (partial(producer.schedule, body=b"x", delay="1h"), partial(producer.get, id="a")):
+        with pytest.raises(StoreError, match=r"closed; .*Producer\.from_config"):
+            late("r")

@@ -161,7 +161,7 @@ def test_request_of_a_wrong_path_is_a_problem_that_says_what_was_expected(
 
 def test_request_of_no_path_or_method_names_what_was_asked_for(client: httpx.Client) -> None:
     detail = problem(client.get("/v1/nothing"), 404)["detail"]
-    assert detail == "path: expected one of /openapi.json; got '/v1/nothing'"
+    assert detail == "path: expected one that /openapi.json lists; got '/v1/nothing'"
     detail = problem(client.get(ORDERS), 405)["detail"]
     assert detail == "method: expected POST; got 'GET'"
     detail = problem(post(client, f"{ORDERS}?on_conflict=merge"), 400)["detail"]

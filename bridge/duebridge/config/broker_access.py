@@ -46,9 +46,9 @@ def using(config: Config, name: str) -> Iterator[BrokerType]:
 
     Raises `ClientMissing` for an `ImportError`, within the block too.
     """
-    kind = config.brokers[name].type
-    with naming(name, kind):
-        yield broker_type(kind)
+    settings = config.brokers[name]
+    with naming(name, settings.type, getattr(settings, "client", "")):
+        yield broker_type(settings.type)
 
 
 def source_plan(config: Config, name: str) -> SourcePlan:

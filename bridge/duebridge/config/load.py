@@ -31,7 +31,7 @@ from duebridge.errors import ConfigError, ConfigFileError, did_you_mean, unliste
 from duebridge.ports.broker import BrokerType
 
 MAX_BYTES = 1024 * 1024
-_ANOTHER = "; name the file with --config or DUEBRIDGE_CONFIG"
+_ANOTHER = "; commands take one by --config or DUEBRIDGE_CONFIG"
 
 _BLOCKS: dict[str | int, type[BaseModel]] = {
     "store": Store,

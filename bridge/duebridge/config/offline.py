@@ -39,7 +39,7 @@ def broker_faults(tree: Tree) -> Iterator[Fault | ClientMissing]:
         unresolved: set[KeyPath] = set()
         settings = _resolved(name, model, unresolved)
         try:
-            with naming(name, model.type):
+            with naming(name, model.type, getattr(model, "client", "")):
                 broker_type(model.type).check_settings(settings, deadline_s)
         except ClientMissing as error:
             yield error

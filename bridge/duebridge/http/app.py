@@ -103,7 +103,7 @@ def _detail(request: Request, error: HTTPException) -> str:
     """Return what Starlette's router expected: it says the name of the status alone."""
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
-            return f"path: expected one of /openapi.json; got {shown(request.url.path)}"
+            return f"path: expected one that /openapi.json lists; got {shown(request.url.path)}"
         case HTTPStatus.METHOD_NOT_ALLOWED:
             allowed = sorted((error.headers or {}).get("Allow", "").split(", "))
             return f"method: expected {' or '.join(allowed)}; got {shown(request.method)}"

@@ -1,6 +1,6 @@
 """Discovers broker types by entry point; loads a type on first use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points, metadata
@@ -54,15 +54,16 @@ def target_fields() -> tuple[str, ...]:
 
 
 @contextmanager
-def naming(broker: str, kind: str) -> Iterator[None]:
+def naming(broker: str, kind: str, client: str = "") -> Iterator[None]:
     """Prefix errors of a broker type with its broker: `brokers.orders.options.acks: ...`.
 
-    Raises `ClientMissing` for an `ImportError`.
+    Raises `ClientMissing` for an `ImportError`; a client with an extra of its own needs that one.
     """
     try:
         yield
     except ImportError as error:
-        raise ClientMissing(broker, _missing(kind, error), _remedy(kind, error)) from error
+        remedy = _remedy((client, kind), error)
+        raise ClientMissing(broker, _missing(kind, error), remedy) from error
     except ConfigError as error:
         lines = str(error).splitlines()
         raise ConfigError("\n".join(f"brokers.{broker}.{line}" for line in lines)) from None
@@ -72,9 +73,9 @@ def _missing(kind: str, error: ImportError) -> str:
     return f"type {kind} needs the Python package {error.name}, which is not installed"
 
 
-def _remedy(kind: str, error: ImportError) -> str:
-    package = _install(kind) if kind in _extras() else f"pip install {error.name}"
-    return f"type: {package}"
+def _remedy(named: Iterable[str], error: ImportError) -> str:
+    extra = next((each for each in named if each in _extras()), "")
+    return f"type: {_install(extra) if extra else f'pip install {error.name}'}"
 
 
 def _install(extra: str) -> str:

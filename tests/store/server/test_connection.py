@@ -200,14 +200,20 @@ def test_claim_of_a_store_that_is_away_is_asked_once(store_at: StoreAt, port: in
         assert proxy.refused == 2
 
 
-@pytest.mark.parametrize("url", ["redis://:{wrong}@127.0.0.1:{port}", "redis://127.0.0.1:{port}"])
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:{wrong}@127.0.0.1:{port}", "invalid username-password pair"),
+        ("redis://127.0.0.1:{port}", "it wants a password, and store.url has none"),
+    ],
+)
 def test_wrong_password_is_unfit_and_comes_out_nowhere(
-    store_at: StoreAt, port: int, url: str
+    store_at: StoreAt, port: int, url: str, said: str
 ) -> None:
     wrong = f"not-{SECRET}"
     store = store_at(url.format(wrong=wrong, port=port), repeat_for_s=LONG_S)
     started = time.monotonic()
-    with pytest.raises(StoreUnfit) as refused:
+    with pytest.raises(StoreUnfit, match=said) as refused:
         store.next()
     assert time.monotonic() - started < LONG_S / 2, "a refusal is not repeated"
     assert SECRET not in f"{refused.value!r} {refused.value}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from duebridge.config.broker_access import using
 from duebridge.config.offline import broker_faults, checked_config
 from duebridge.config.yaml_tree import read_tree
 from duebridge.envelope import Envelope, Target, target_as_dict, target_of
@@ -52,10 +53,15 @@ def test_naming_puts_the_broker_before_an_error_of_its_options() -> None:
         raise ConfigError("options.acks: owned")
 
 
-def test_naming_a_missing_client_says_what_to_install() -> None:
-    with pytest.raises(ClientMissing) as caught, naming("orders", "kafka"):
+@pytest.mark.parametrize(
+    ("client", "extra"), [("", "kafka"), ("kafka-python", "kafka"), ("librdkafka", "librdkafka")]
+)
+def test_naming_a_missing_client_says_what_to_install(client: str, extra: str) -> None:
+    settings = f"client: {client}, " if client else ""
+    config = loaded(WHOLE.replace("type: kafka,", f"type: kafka, {settings}"))
+    with pytest.raises(ClientMissing) as caught, using(config, "orders"):
         raise ModuleNotFoundError("no", name="kafka")
-    assert caught.value.remedy == "type: pip install 'duebridge[kafka]'"
+    assert caught.value.remedy == f"type: pip install 'duebridge[{extra}]'"
 
 
 # Offline

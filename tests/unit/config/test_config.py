@@ -44,7 +44,7 @@ def test_load_unreadable_file_says_why(tmp_path: Path, data: bytes, expected: st
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("none", "No such file or directory; name the file with --config or DUEBRIDGE_CONFIG"),
+        ("none", "No such file or directory; commands take one by --config or DUEBRIDGE_CONFIG"),
         ("", "Is a directory"),
     ],
 )

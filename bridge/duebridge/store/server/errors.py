@@ -64,6 +64,7 @@ _AWAY_WORDS = (
     "READONLY",
     "TRYAGAIN",
 )
+_LOGIN_LACKS = "HELLO must be called with the client already authenticated"  # it sent none
 # A script was denied a command, a key or a channel: Redis 7.0; later ones, and Valkey.
 _DENIED_WORDS = ("NOPERM", "The user executing the script", "ACL failure in script")
 
@@ -94,7 +95,9 @@ def _ours(error: Exception) -> StoreError:
 
 
 def _refusal(error: Exception) -> StoreError:
-    return StoreUnfit(f"the delay store refused us: {error}")
+    is_for_lack = str(error).startswith(_LOGIN_LACKS)
+    why = "it wants a password, and store.url has none" if is_for_lack else error
+    return StoreUnfit(f"the delay store refused us: {why}")
 
 
 def _silence(error: Exception) -> StoreError:
