@@ -27,7 +27,7 @@ class BridgeError(Exception):
 
 
 class ConfigError(BridgeError):
-    """The configuration is invalid; the message has a line for each mistake."""
+    """The configuration is invalid; the message has a line for each mistake that was found."""
 
 
 class ConfigFileError(ConfigError):

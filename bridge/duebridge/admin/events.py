@@ -22,12 +22,11 @@ EnvelopeEventKind: TypeAlias = EventKind | Literal["gap", "purged"]
 class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """One transition of one envelope; instants in epoch ms.
 
-    `kind` is accepted, replaced, delivered, retried, dead, expired, shunted, cancelled,
-    rescheduled, replayed or dropped. `retried` and `dead` have the class of the error, the
-    beginning of its message, and whether it `counted` as a failure of the envelope, None if
-    unknown; `retried` has the latest instant of the next try: a target that is well again ends the
-    wait. `by` is the person whose command it was, if one. `purged` is of a whole route, with the
-    number of its `envelopes`, waiting and dead.
+    `kind` is any of `EventKind` but `renewed`, which is of no envelope. `retried` and `dead` have
+    the class of the error, the beginning of its message, and whether it `counted` as a failure of
+    the envelope, None if unknown; `retried` has the latest instant of the next try: a target that
+    is well again ends the wait. `by` is the person whose command it was, if one. `purged` is of a
+    whole route, with the number of its `envelopes`, waiting and dead.
     A `gap` has no id: `lost_entries` entries of the journal, each of up to 1,000 envelopes, were
     cut by its cap before they were read, or were read and then lost by the store in a failover.
     """

@@ -34,7 +34,7 @@ from duebridge.store.workers import WorkerRecord, Workers
 Settled = TypeVar("Settled", ReplayAnswer, DropAnswer)
 Told = TypeVar("Told")
 
-MOST_ASIDE_PAGES = 100  # of 1,000 retries a shard, in the count of what waits for held targets
+MOST_ASIDE_PAGES = 100  # of `CALL_ROWS` retries, to count what a shard has for held targets
 
 
 class DeadSettlement(msgspec.Struct, frozen=True):

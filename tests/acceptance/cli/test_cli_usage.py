@@ -1,17 +1,20 @@
 """How a command starts, explains itself, completes a word, and refuses what it cannot use."""
 
 import inspect
+import re
 import shlex
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer.main
 
 from duebridge.cli.app import ConfigGroup, DeadGroup, RootGroup, StoreGroup, app
+from duebridge.cli.commands.events import events
 from duebridge.store.keys import Shard
+from duebridge.store.wire.journal_entry import EventKind
 from tests.support.command import ENVIRONMENT, PROGRAM, Command, hear_ctrl_c
 
 TAKES_LONG_TO_LOAD = {
@@ -39,6 +42,13 @@ def test_help_of_every_command_has_an_example_and_exit_codes(
     assert f"Example: duebridge {words}".strip() in out
     assert "Exit codes:\n" in out
     assert "\x1b" not in out
+
+
+def test_help_of_events_names_every_kind() -> None:
+    of_no_envelope = {"renewed"}
+    assert set(get_args(EventKind)) - of_no_envelope <= set(
+        re.findall(r"\w+", events.__doc__ or "")
+    )
 
 
 @pytest.mark.parametrize("group", [RootGroup, DeadGroup, StoreGroup, ConfigGroup])

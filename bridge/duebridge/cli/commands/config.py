@@ -54,7 +54,8 @@ def check(
 ) -> None:
     """Check a configuration file, without any network unless --connect is given.
 
-    It finds what a worker would refuse, and names the place of every mistake. With --connect or
+    It finds what a worker would refuse, and names the place of each mistake. It tells all that it
+    can find at once: a misspelt key may hide mistakes in what depends on it. With --connect or
     --running all findings are shown; warnings exit 0. With --running another store.namespace fails:
     no worker would deliver the envelopes in the old namespace. Where several things fail, the exit
     code is 2 for the configuration, else 3 for the store, else 4 for a broker, else 1.

@@ -60,8 +60,8 @@ def events(
 ) -> None:
     """Print what happened to the envelopes, oldest first.
 
-    All shards are merged by time. The kinds are accepted, replaced, delivered, retried, dead,
-    expired, shunted, cancelled, rescheduled, replayed, dropped, and purged of a whole route. A
+    All shards are merged by time. The kinds are accepted, replaced, rescheduled, demoted, retried,
+    delivered, expired, dead, shunted, replayed, dropped, cancelled, and purged of a whole route. A
     retry tells what failed, whether it counts towards max_attempts, and when the next try is; an
     envelope set aside for a target is retried once the target answers. An event caused by a command
     names who ran it. The journal is capped: a gap says how many entries were cut before they were
