@@ -65,7 +65,7 @@ _SAID = {
 
 
 def load_config(path: str | Path) -> Config:
-    """Return the configuration in a file; raises `ConfigError` with a line for every error."""
+    """Return the configuration in a file; raises `ConfigError` with a line for each error found."""
     return load_config_text(read_config_text(path), str(path))
 
 
