@@ -37,9 +37,7 @@ _ROWS: dict[KafkaErrorRule, tuple[type[BaseException], ...]] = {
     # The broker validates a whole batch before it appends any of it.
     KafkaErrorRule(Verdict.REJECTED, Reason.INVALID): (
         vendor.InvalidRecordError,
-        vendor.InvalidTimestampError,
         vendor.PolicyViolationError,
-        vendor.UnsupportedForMessageFormatError,
         # Raised by KafkaProducer.send for a record that it cannot serialize.
         TypeError,
         UnicodeEncodeError,
@@ -65,12 +63,15 @@ _ROWS: dict[KafkaErrorRule, tuple[type[BaseException], ...]] = {
     KafkaErrorRule(Verdict.TARGET_FAILED, Reason.INVALID): (
         vendor.InvalidRequiredAcksError,
         vendor.UnsupportedCompressionTypeError,
+        vendor.UnsupportedForMessageFormatError,  # of an old topic, which may be converted
     ),
-    # The partition has no leader, too few replicas or no quota left, and appended nothing.
+    # The partition has no leader, too few replicas or no quota left, and appended nothing. Or the
+    # topic refuses the time, which is that of this host's clock and says nothing of the message.
     KafkaErrorRule(Verdict.TARGET_UNAVAILABLE): (
         vendor.BrokerNotAvailableError,
         vendor.EligibleLeadersNotAvailableError,
         vendor.FencedLeaderEpochError,
+        vendor.InvalidTimestampError,
         vendor.LeaderNotAvailableError,
         vendor.ListenerNotFoundError,
         vendor.NewLeaderElectedError,
@@ -231,6 +232,11 @@ TABLE: dict[type[BaseException], KafkaErrorRule] = {
     **{error: row for row, errors in _ROWS.items() for error in errors},
 }
 
+_HINTS: dict[type[BaseException], str] = {
+    vendor.InvalidTimestampError: "a record's time is this host's: compare its clock with the "
+    "broker's, and the topic's message.timestamp.*",
+}
+
 # The partition may recover within the publish.
 _TEMPORARY = frozenset(
     {
@@ -245,7 +251,13 @@ _TEMPORARY = frozenset(
 def outcome_of(error: BaseException) -> Outcome:
     """Return the outcome of an error; INDETERMINATE for a class without a row."""
     verdict, reason, is_unsure = TABLE.get(type(error), UNKNOWN)
-    return Outcome(verdict, reason, type(error).__name__, words_of(error), is_unsure)
+    words = with_hint(type(error), words_of(error))
+    return Outcome(verdict, reason, type(error).__name__, words, is_unsure)
+
+
+def with_hint(kind: type[BaseException], words: str) -> str:
+    """Return an error's text, and what to look at where that is on this host."""
+    return f"{words} ({_HINTS[kind]})" if kind in _HINTS else words
 
 
 def words_of(error: BaseException) -> str:

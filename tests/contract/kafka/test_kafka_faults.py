@@ -154,6 +154,17 @@ def test_publish_stamps_records_with_the_time_of_publishing(
     assert before <= stamp <= time.time() * 1000
 
 
+def test_publish_at_a_time_that_the_topic_refuses_is_the_targets_trouble_and_names_the_clock(
+    broker: KafkaBroker, publisher: EitherPublisher
+) -> None:
+    target = make(broker, **{"message.timestamp.before.max.ms": "0"})
+    outcomes = publisher.publish([delivery(target) for _ in range(100)])
+    refused = [each for each in outcomes if each.verdict is not Verdict.CONFIRMED]
+    assert {each.verdict for each in refused} == {Verdict.TARGET_UNAVAILABLE}
+    assert not any(each.may_be_published for each in refused)
+    assert all("compare its clock" in each.error_message for each in refused)
+
+
 def test_publish_in_a_forked_child_and_its_parent_confirms_both(
     broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:

@@ -143,7 +143,8 @@ def test_rows_with_a_reason_of_their_own_are_those_that_can_be_buried_for_it(
     [
         (vendor.MessageSizeTooLargeError("x"), Verdict.REJECTED, Reason.TOO_LARGE),
         (vendor.InvalidRecordError("x"), Verdict.REJECTED, Reason.INVALID),
-        (vendor.InvalidTimestampError("x"), Verdict.REJECTED, Reason.INVALID),
+        (vendor.InvalidTimestampError("x"), Verdict.TARGET_UNAVAILABLE, Reason.ATTEMPTS_EXHAUSTED),
+        (vendor.UnsupportedForMessageFormatError("x"), Verdict.TARGET_FAILED, Reason.INVALID),
         (vendor.PolicyViolationError("x"), Verdict.REJECTED, Reason.INVALID),
         (ValueError("x"), Verdict.REJECTED, Reason.INVALID),
         ("\ud800".encode, Verdict.REJECTED, Reason.INVALID),

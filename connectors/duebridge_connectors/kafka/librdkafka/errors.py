@@ -10,7 +10,13 @@ from kafka import errors as broker
 
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge_connectors.kafka.attempt import AttemptError
-from duebridge_connectors.kafka.errors import TABLE, UNKNOWN, KafkaErrorRule, is_temporary
+from duebridge_connectors.kafka.errors import (
+    TABLE,
+    UNKNOWN,
+    KafkaErrorRule,
+    is_temporary,
+    with_hint,
+)
 
 _ROWS: dict[KafkaErrorRule, tuple[int, ...]] = {
     KafkaErrorRule(Verdict.REJECTED, Reason.INVALID): (
@@ -108,8 +114,10 @@ def row_of(code: int) -> KafkaErrorRule:
 def answered_refusal(error: KafkaError) -> AttemptError:
     """Return the refusal for a delivery report's error."""
     verdict, reason, is_unsure = row_of(error.code())
-    outcome = Outcome(verdict, reason, error.name(), error.str(), is_unsure)
-    return AttemptError(outcome, is_temporary(broker.for_code(error.code())))
+    kind = broker.for_code(error.code())
+    words = with_hint(kind, error.str())
+    outcome = Outcome(verdict, reason, error.name(), words, is_unsure)
+    return AttemptError(outcome, is_temporary(kind))
 
 
 def produce_refusal(error: Exception) -> Outcome:
