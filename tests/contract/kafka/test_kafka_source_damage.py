@@ -11,11 +11,13 @@ from duebridge.ports.source import Arrival
 from tests.support.contract.source_under_test import (
     WITHIN_S,
     bodies,
+    gathered,
     is_quiet,
     numbered,
     received,
     settled,
 )
+from tests.support.kafka.crafted import crafted, produce
 from tests.support.kafka.kafka_sources import KafkaSources
 
 
@@ -96,6 +98,30 @@ def test_receive_of_unreadable_messages_skips_what_a_transaction_took_back(
         assert is_quiet(source)
     assert bodies(found) == [b"0", b"2"]
     assert all(each.unreadable for each in found)
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_receive_of_a_record_that_states_a_later_offset_marks_it_and_loses_none_after_it(
+    broker: KafkaSources, holds: bool
+) -> None:
+    topic = broker.create()
+    broker.send(topic, numbered(10))
+    produce(broker.bootstrap, topic, crafted([5], [b"false"]))
+    with closing(broker.open(topic, batch=20)) as source:
+        found = gathered(source, 11)
+        if holds:  # a client resumes where it believes to be
+            source.keep_alive()
+        source.settle(found)
+        broker.send(topic, numbered(20))
+        found += settled(source, 20)
+    with closing(broker.open(topic)) as source:
+        broker.send(topic, [b"last"])
+        found += settled(source, 1)
+        assert is_quiet(source)
+    assert bodies(found) == [*numbered(10), b"false", *numbered(20), b"last"]
+    assert offsets(found) == [*range(32)]
+    assert [number for number, each in enumerate(found) if each.unreadable] == [10]
+    assert found[10].unreadable.startswith("offset: expected")
 
 
 def test_receive_that_fails_with_records_in_hand_brings_them_again(

@@ -14,12 +14,13 @@ from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
-from kafka.record.util import calc_crc32c, decode_varint
+from kafka.record.util import decode_varint
 
 from duebridge_connectors.kafka.source.fetched_records import SAID, FetchedRecord, FetchedRecords
+from tests.support.kafka.crafted import ATTRIBUTES_AT, LAST_AT, crafted, with_checksum
 
 PLACE = TopicPartition("topic", 3)
-CRC_AT, ATTRIBUTES_AT, RECORDS_AT = 17, 21, 61
+RECORDS_AT = 61
 LOG_APPEND_TIME, CONTROL = 0x08, 0x20
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 GZIP = 1
@@ -54,11 +55,6 @@ def packed(batches: Sequence[Batch]) -> bytes:
         log += with_checksum(data)
         offset = DefaultRecordBatch(bytes(data)).next_offset
     return bytes(log)
-
-
-def with_checksum(batch: bytearray) -> bytearray:
-    struct.pack_into(">I", batch, CRC_AT, calc_crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
-    return batch
 
 
 def plain(record: Any) -> tuple[object, ...]:
@@ -151,6 +147,35 @@ def test_take_of_a_damaged_record_returns_what_kafka_python_does(
     assume(all(said == "" for taken, *_ in ours[0] for _, _, said, *_ in taken))  # see below
     theirs = read(Fetcher.PartitionRecords, log, 100)
     assert ours == theirs or (ours[1] and theirs[1])
+
+
+@pytest.mark.parametrize(
+    ("deltas", "bad"),
+    [
+        ([0, 1, 2], []),
+        ([0, 1000, 2], [1]),  # it would pass the records of later batches
+        ([0, 0, 0], [1, 2]),
+        ([2, 1, 0], [0, 2]),
+        ([-7], [0]),
+    ],
+)
+def test_take_of_records_that_state_false_offsets_places_them_by_their_order(
+    deltas: Sequence[int], bad: Sequence[int]
+) -> None:
+    log = crafted(deltas, [b"%d" % delta for delta in deltas])
+    part = FetchedRecords(0, PLACE, MemoryRecords(bytes(log)))
+    found = part.take(9)
+    assert [each.offset for each in found] == [*range(len(deltas))]
+    assert [each.value for each in found] == [b"%d" % delta for delta in deltas]
+    assert [number for number, each in enumerate(found) if each.unreadable] == bad
+    assert part.next_fetch_offset == len(deltas)
+
+
+def test_take_of_what_compaction_left_keeps_its_offsets() -> None:
+    log = crafted([1, 4, 6], [b"1", b"4", b"6"])
+    struct.pack_into(">i", log, LAST_AT, 9)
+    found = FetchedRecords(0, PLACE, MemoryRecords(bytes(with_checksum(log)))).take(9)
+    assert [(each.offset, each.unreadable) for each in found] == [(1, ""), (4, ""), (6, "")]
 
 
 def test_take_of_a_batch_with_a_wrong_checksum_raises() -> None:

@@ -85,7 +85,8 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         batch._buffer = b""  # not twice in memory
         first, first_ms, epoch = batch.base_offset, batch.first_timestamp, batch.leader_epoch
         appended_ms = batch.max_timestamp if batch.timestamp_type else None
-        for _ in range(batch.records_count):
+        before = first - 1
+        for most in self._most_offsets(batch):
             began = at
             try:
                 size, start = decode_varint(data, at)
@@ -98,11 +99,27 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
                 raise CorruptRecordError(f"invalid record: {error!r}") from error
             if at != start + size or at > len(data):
                 raise CorruptRecordError(f"expected a record of {size} bytes; got {at - start}")
-            self._count(first + since, at - began)
+            offset = first + since
+            if not before < offset <= most:
+                unreadable = f"offset: expected {before + 1} to {most}; the record says {offset}"
+                offset = before + 1
+            before = offset
+            self._count(offset, at - began)
             sent_ms = first_ms + since_ms if appended_ms is None else appended_ms
-            yield FetchedRecord(epoch, first + since, sent_ms, key, value, headers, unreadable)
+            yield FetchedRecord(epoch, offset, sent_ms, key, value, headers, unreadable)
         if at != len(data):
             raise CorruptRecordError(f"expected records of {len(data)} bytes; got {at}")
+
+    def _most_offsets(self, batch: DefaultRecordBatch) -> range:
+        """Return the highest offset of each record: those after it need their own.
+
+        A broker checks the batch's header, not what its records say of their offsets. Taken at its
+        word, one would move the intake's place past later records, which would count as known.
+        """
+        count, last = batch.records_count, batch.last_offset
+        if count > last - batch.base_offset + 1:
+            raise CorruptRecordError(f"{count} records up to offset {last}, of {batch.base_offset}")
+        return range(last - count + 1, last + 1)
 
     def _read_old_format(self, batch: Any) -> Iterator[FetchedRecord]:
         for record in batch:

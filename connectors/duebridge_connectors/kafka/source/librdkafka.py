@@ -29,6 +29,7 @@ from duebridge_connectors.kafka.source.librdkafka_errors import (
     failure_by,
 )
 from duebridge_connectors.kafka.source.librdkafka_headers import read_headers
+from duebridge_connectors.kafka.source.librdkafka_offsets import StatedOffsets
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
 
 CLOSE_S = 3.0
@@ -56,6 +57,7 @@ class LibrdkafkaConsumer:
         self._asked_ends_at = 0.0
         self._ends: dict[int, int] = {}
         self._starts: dict[int, int] = {}
+        self._offsets = StatedOffsets(topic, self._known_end)
         told: dict[str, Any] = {**common, "error_cb": self._errors.note, "logger": log}
         with _built(common.get("oauth_cb")):
             self._admin: Any = AdminClient(told)
@@ -99,8 +101,7 @@ class LibrdkafkaConsumer:
                 self._consumer.pause(self._consumer.assignment())
             found = self._consumer.consume(1, 0)
             if found and found[0].error() is None:  # paused too late: read it again
-                late = found[0]
-                self._consumer.seek(TopicPartition(self._topic, late.partition(), late.offset()))
+                self._offsets.overtake(found[0].partition())
             self._refresh_ends()
 
     def commit(self, positions: Mapping[int, CommittedOffset]) -> None:
@@ -158,8 +159,11 @@ class LibrdkafkaConsumer:
             elif (log_ := owned.get(each.partition())) is not None:
                 epoch, at = each.leader_epoch(), each.timestamp()[1]
                 epoch = -1 if epoch is None else epoch
-                place, said = (epoch, each.offset(), at), read.unreadable.get(number, "")
+                if (judged := self._offsets.offset_of(log_.part, each.offset())) is None:
+                    continue
+                place, said = (epoch, judged[0], at), judged[1] or read.unreadable.get(number, "")
                 arrivals.append(log_.arrival(*place, each.key(), each.value(), headers, said))
+        self._reread()
         return arrivals
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
@@ -170,6 +174,7 @@ class LibrdkafkaConsumer:
             return
         starts = [self._start(logs, each) for each in consumer.committed(parts, COMMITTED_S)]
         logs.begin(each.partition for each in parts)
+        self._offsets.begin(starts)
         consumer.incremental_assign(starts)
         if self._is_holding:
             consumer.pause(parts)
@@ -196,6 +201,18 @@ class LibrdkafkaConsumer:
         if self._is_holding:
             self._is_holding = False
             self._consumer.resume(self._consumer.assignment())
+            self._offsets.resume()
+            self._reread()
+
+    def _reread(self) -> None:
+        for part in self._offsets.unread():
+            if self._logs is not None and part in self._logs.owned:
+                at = TopicPartition(self._topic, part, self._offsets.after(part))
+                self._consumer.seek(at)
+
+    def _known_end(self, part: int) -> int:
+        at = TopicPartition(self._topic, part)
+        return int(self._consumer.get_watermark_offsets(at, cached=True)[1])
 
     def _refresh_ends(self) -> None:
         now = monotonic()
