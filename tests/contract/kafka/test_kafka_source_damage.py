@@ -8,6 +8,7 @@ import pytest
 from kafka import KafkaProducer
 
 from duebridge.ports.source import Arrival
+from duebridge_connectors.kafka.source.decompression import MOST_BYTES
 from tests.support.contract.source_under_test import (
     WITHIN_S,
     bodies,
@@ -30,6 +31,7 @@ class NoText(str):
         return b"\xff-name"
 
 
+GZIP, RECORDS_AT = 1, 61
 BAD = [("x-delay", b"1"), (NoText("name"), b"\xfe"), ("empty", b"")]
 
 
@@ -122,6 +124,25 @@ def test_receive_of_a_record_that_states_a_later_offset_marks_it_and_loses_none_
     assert offsets(found) == [*range(32)]
     assert [number for number, each in enumerate(found) if each.unreadable] == [10]
     assert found[10].unreadable.startswith("offset: expected")
+
+
+def test_receive_of_batches_that_hold_too_much_returns_them_as_they_came_and_goes_on(
+    kafka_bootstrap: str,
+) -> None:
+    bomb = crafted([0, 1], [bytes(MOST_BYTES), b"rest"], GZIP)
+    large = crafted([0], [bytes(MOST_BYTES // 2)], GZIP)
+    with closing(KafkaSources(kafka_bootstrap, "kafka-python")) as broker:
+        topic = broker.create()
+        for batch in (bomb, large, large, large):
+            produce(broker.bootstrap, topic, batch)
+        broker.send(topic, [b"last"])
+        with closing(broker.open(topic)) as source:
+            found = settled(source, 5)
+            assert is_quiet(source)
+    assert offsets(found) == [1, 2, 3, 4, 5]
+    assert [bool(each.unreadable) for each in found] == [True, False, False, False, False]
+    assert (found[0].body or b"")[RECORDS_AT:] == bomb[RECORDS_AT:]
+    assert [len(each.body or b"") for each in found[1:]] == [*[MOST_BYTES // 2] * 3, 4]
 
 
 def test_receive_that_fails_with_records_in_hand_brings_them_again(

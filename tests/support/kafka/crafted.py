@@ -16,7 +16,7 @@ SENT_AT_MS, WITHIN_MS = 1_700_000_000_000, 10_000
 
 def crafted(deltas: Sequence[int], bodies: Sequence[bytes], codec: int = 0) -> bytearray:
     """Return a batch whose records state these offsets from its first one."""
-    builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 2**20)
+    builder = DefaultRecordBatchBuilder(2, codec, 0, -1, -1, -1, 2**30)
     for delta, body in zip(deltas, bodies, strict=True):
         assert builder.append(delta, SENT_AT_MS, b"key", body, []) is not None
     batch = bytearray(builder.build())

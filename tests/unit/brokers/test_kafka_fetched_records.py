@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from kafka import IsolationLevel, TopicPartition
+from kafka import IsolationLevel, TopicPartition, codec
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords
@@ -16,7 +16,13 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.util import decode_varint
 
-from duebridge_connectors.kafka.source.fetched_records import SAID, FetchedRecord, FetchedRecords
+from duebridge_connectors.kafka.source import fetched_records
+from duebridge_connectors.kafka.source.fetched_records import (
+    SAID,
+    FetchedRecord,
+    FetchedRecords,
+    PollFull,
+)
 from tests.support.kafka.crafted import ATTRIBUTES_AT, LAST_AT, crafted, with_checksum
 
 PLACE = TopicPartition("topic", 3)
@@ -176,6 +182,44 @@ def test_take_of_what_compaction_left_keeps_its_offsets() -> None:
     struct.pack_into(">i", log, LAST_AT, 9)
     found = FetchedRecords(0, PLACE, MemoryRecords(bytes(with_checksum(log)))).take(9)
     assert [(each.offset, each.unreadable) for each in found] == [(1, ""), (4, ""), (6, "")]
+
+
+CODECS = {
+    "gzip": (1, codec.has_gzip),
+    "snappy": (2, codec.has_snappy),
+    "lz4": (3, codec.has_lz4),
+    "zstd": (4, codec.has_zstd),
+}
+
+
+@pytest.mark.parametrize("name", CODECS)
+def test_take_of_a_batch_that_holds_too_much_returns_it_as_it_came(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, is_installed = CODECS[name]
+    if not is_installed():
+        pytest.skip(f"{name} is not installed")
+    batch = bytes(crafted([0, 1, 2], [bytes(30_000)] * 3, number))
+    whole = FetchedRecords(0, PLACE, MemoryRecords(batch)).take(9)
+    assert [each.value for each in whole] == [bytes(30_000)] * 3
+    monkeypatch.setattr(fetched_records, "MOST_BYTES", 90_000)
+    part = FetchedRecords(0, PLACE, MemoryRecords(batch))
+    (found,) = part.take(9)
+    assert (found.offset, found.key, found.value, found.headers) == (2, None, batch, ())
+    assert "3 records, compressed: expected at most 90000 bytes" in found.unreadable
+    assert part.next_fetch_offset == 3
+
+
+def test_take_of_batches_that_hold_much_together_leaves_the_rest_to_the_next_poll(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetched_records, "MOST_BYTES", 50_000)
+    log = packed([Batch([(1, None, bytes(30_000), [])], codec=GZIP)] * 3)
+    part = FetchedRecords(0, PLACE, MemoryRecords(log))
+    assert [each.offset for each in part.take(9)] == [0, 1]
+    with pytest.raises(PollFull):
+        part.take(9)
+    assert (part.next_fetch_offset, bool(part)) == (2, False)
 
 
 def test_take_of_a_batch_with_a_wrong_checksum_raises() -> None:

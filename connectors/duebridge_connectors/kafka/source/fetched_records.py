@@ -16,6 +16,11 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import decode_varint
 
 from duebridge.envelope import SHORT_BYTES
+from duebridge_connectors.kafka.source.decompression import (
+    MOST_BYTES,
+    BatchTooLarge,
+    decompressed,
+)
 
 SAID = "headers: expected names in UTF-8; each other byte is written as \\x.. here"
 NOT_SHORT = 0x81  # bits of a varint's first byte: it goes on, or is negative
@@ -37,8 +42,27 @@ class FetchedRecord(msgspec.Struct, frozen=True, gc=False):
     unreadable: str
 
 
+class PollFull(Exception):
+    """The poll has brought enough; the rest is fetched again."""
+
+
+class PollRoom:
+    """The bytes that one poll may still decompress: many small batches may hold much together."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a poll."""
+        self.left = MOST_BYTES
+
+
 class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
     """The records that one fetch brought of a partition."""
+
+    def __init__(self, *given: Any, room: PollRoom | None = None, **named: Any) -> None:
+        self._room = room or PollRoom()
+        super().__init__(*given, **named)
 
     def take(self, n: int | None = None) -> list[FetchedRecord]:
         """Return up to `n` records; after an error it is empty, so that its rest is fetched again.
@@ -54,6 +78,8 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
 
     def _unpack_records(self, _: object, records: Any, *__: object) -> Iterator[FetchedRecord]:
         while (batch := records.next_batch()) is not None:
+            if self._room.left <= 0:
+                raise PollFull
             self._check(batch, batch.base_offset)
             if isinstance(batch, DefaultRecordBatch):
                 self.leader_epoch = batch.leader_epoch
@@ -80,8 +106,12 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         return bool(batch.is_control_batch)
 
     def _read(self, batch: DefaultRecordBatch) -> Iterator[FetchedRecord]:
-        batch._maybe_uncompress()
-        data, at = bytes(batch._buffer), batch._pos
+        try:
+            data, at = decompressed(batch, MOST_BYTES)
+        except BatchTooLarge:
+            yield self._unread(batch)
+            return
+        self._room.left -= len(data)
         batch._buffer = b""  # not twice in memory
         first, first_ms, epoch = batch.base_offset, batch.first_timestamp, batch.leader_epoch
         appended_ms = batch.max_timestamp if batch.timestamp_type else None
@@ -109,6 +139,15 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
             yield FetchedRecord(epoch, offset, sent_ms, key, value, headers, unreadable)
         if at != len(data):
             raise CorruptRecordError(f"expected records of {len(data)} bytes; got {at}")
+
+    def _unread(self, batch: DefaultRecordBatch) -> FetchedRecord:
+        """Return a batch that holds too much as one record: as it came, in its last one's place."""
+        raw, last, sent_ms = bytes(batch._buffer), batch.last_offset, batch.max_timestamp
+        said = f"{batch.records_count} records, compressed: expected at most {MOST_BYTES} bytes"
+        self._room.left -= len(raw)
+        self._count(last, len(raw))
+        said = f"{said}; the body is their batch as it came"
+        return FetchedRecord(batch.leader_epoch, last, sent_ms, None, raw, (), said)
 
     def _most_offsets(self, batch: DefaultRecordBatch) -> range:
         """Return the highest offset of each record: those after it need their own.

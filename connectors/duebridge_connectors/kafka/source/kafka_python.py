@@ -25,7 +25,12 @@ from duebridge_connectors.kafka.kafka_python.network import NetworkClient
 from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.source.consumer import CommitRefused
 from duebridge_connectors.kafka.source.errors import REFUSALS, failure_from
-from duebridge_connectors.kafka.source.fetched_records import FetchedRecord, FetchedRecords
+from duebridge_connectors.kafka.source.fetched_records import (
+    FetchedRecord,
+    FetchedRecords,
+    PollFull,
+    PollRoom,
+)
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Log, Logs
 
 REQUEST_MS = 5_000
@@ -53,7 +58,8 @@ class KafkaPythonConsumer:
                 said = f"{words_of(error)}: {words_of(cause)}"
                 raise BrokerUnavailable(hinted(f"no connection: {said}")) from error
             undo.pop_all()
-        self._consumer._fetcher.PartitionRecords = FetchedRecords
+        self._room = PollRoom()
+        self._consumer._fetcher.PartitionRecords = partial(FetchedRecords, room=self._room)
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         client = NetworkClient(self._login, **config)
@@ -151,7 +157,11 @@ class KafkaPythonConsumer:
             coordinator.rejoin_needed = True
             if not isinstance(join, _OpenJoin):
                 coordinator._join_task = _OpenJoin(join)
-        return self._consumer.poll(wait_ms, most)
+        self._room.begin()
+        try:
+            return self._consumer.poll(wait_ms, most)
+        except PollFull:  # the poll before was full
+            return {}
 
     def _arrivals(
         self, placed: Collection[Log], tp: Any, records: Iterable[FetchedRecord]
