@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from duebridge.envelope import Target
-from duebridge.ports.publisher import Delivery
+from duebridge.ports.publisher import Delivery, Verdict
+from duebridge_connectors.kafka.attempt import Deadline
 from duebridge_connectors.kafka.errors import RequestFailed
+from duebridge_connectors.kafka.kafka_python.attempt import KafkaPythonAttempt
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient
 from duebridge_connectors.kafka.settings import producer_config
 from tests.support.contract.broker_under_test import delivery
@@ -131,6 +133,34 @@ def test_send_a_batch_that_is_too_large_as_a_whole_is_refused_without_a_second_r
     for future in futures:
         with pytest.raises(vendor.MessageSizeTooLargeError):
             future.get(WITHIN_S)
+
+
+@pytest.mark.parametrize("where", ["producer", "partitioner"])
+def test_send_while_the_topic_leaves_the_metadata_rejects_nothing(
+    client: KafkaPythonClient, broker: KafkaBroker, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = broker.missing_target()
+    broker.create(target)
+    client.look_up({str(target.topic)}, WITHIN_S)
+    holder, name = client._producer, "_partition"
+    if where == "partitioner":
+        holder, name = client._producer.config["partitioner"], "partition"
+    call = getattr(holder, name)
+
+    def losing(*given: Any) -> Any:
+        monkeypatch.undo()
+        broker.delete(target)
+        client.refresh(WITHIN_S)
+        return call(*given)
+
+    monkeypatch.setattr(holder, name, losing)
+    attempt = KafkaPythonAttempt([delivery(target), delivery(target)], Deadline(WITHIN_S))
+    with client.turn:
+        attempt._send(client, [0, 1])
+    assert [each.verdict for each in attempt.outcomes] == [Verdict.UNAVAILABLE] * 2
+    assert {each.error_message for each in attempt.outcomes} == {
+        f"the client has just lost topic {target.topic}"
+    }
 
 
 def test_retire_with_a_record_under_way_ends_it_as_an_error(

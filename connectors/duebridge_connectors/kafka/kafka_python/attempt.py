@@ -45,7 +45,9 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
                 lost[topic] = not_sent(words_of(error))
                 self.record([index], lost[topic])
             except Exception as error:
-                self.record([index], outcome_of(error))
+                if not client.knows(topic):  # lost within `send`, which then fails in many ways
+                    lost[topic] = not_sent(f"the client has just lost topic {topic}")
+                self.record([index], lost.get(topic) or outcome_of(error))
 
     def _wait(self) -> None:
         for index, future in self._futures.items():
