@@ -147,6 +147,7 @@ def _counted(ids: Sequence[str]) -> str:
 
 FEW = 3
 MOST_SHOWN = 200  # characters
+MOST_COMPARED = 255  # characters: a name of no route or file is longer
 
 
 def shown(value: object) -> str:
@@ -172,7 +173,7 @@ def place_of(error: BaseException) -> str:
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """Return `, did you mean WORD?`, or an empty text if no known word is close."""
-    close = get_close_matches(given, list(known), n=1)
+    close = get_close_matches(given, list(known), n=1) if len(given) <= MOST_COMPARED else []
     return f", did you mean {close[0]}?" if close else ""
 
 
@@ -187,4 +188,4 @@ def unlisted_name(given: str, known: Iterable[str]) -> str:
     """Return the error text for a name that is none of a few, with these and the closest one."""
     names = list(known)
     said = ", ".join(names) or "none"
-    return f"expected one of {said}; got {given!r}{did_you_mean(given, names)}"
+    return f"expected one of {said}; got {shown(given)}{did_you_mean(given, names)}"

@@ -29,6 +29,7 @@ from duebridge.store.wire.transitions import KeptMessage, ScheduleMode
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 
+MOST_ERROR = 500  # characters
 REPEAT_FOR_S = 2.0  # of a call while the store is away; then the intake itself waits
 Run = list[ScheduleRequest | RefusedMessage]
 
@@ -132,7 +133,7 @@ class IntakeStore:
             for call in batches(some, lambda each: size_bytes(each.envelope)):
                 shard.keep(call)
         metrics.intake_letters_kept.labels(self._intake).inc(len(refused))
-        error = refused[0].error.replace("\n", ": ", 1)
+        error = refused[0].error[:MOST_ERROR].replace("\n", ": ", 1)
         log.warning(
             "intake_letters_kept",
             intake=self._intake,

@@ -121,6 +121,12 @@ def test_read_route_that_is_not_there_is_refused(given: Any) -> None:
     assert refused(of(("x-route", given))).text.startswith("x-route: expected ")
 
 
+def test_read_route_of_a_megabyte_is_refused_in_few_words() -> None:
+    text = refused(of(("x-route", b"s" * 2**20))).text
+    assert len(text) < 400
+    assert "did you mean" not in text
+
+
 def test_read_route_of_a_delivery_is_not_asked_for() -> None:
     assert scheduled(of(("x-route", b"gone"), ("x-attempt", b"1"))).route == "r"
 
