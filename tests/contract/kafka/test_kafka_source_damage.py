@@ -1,5 +1,6 @@
 """Records that a client cannot read, and clients that fail: nothing blocks, nothing is passed."""
 
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
@@ -7,9 +8,11 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from duebridge.ports.source import Arrival
+from duebridge.ports.publisher import BrokerUnavailable
+from duebridge.ports.source import Arrival, Source
 from duebridge_connectors.kafka.source.decompression import MOST_BYTES
 from tests.support.contract.source_under_test import (
+    WAIT_S,
     WITHIN_S,
     bodies,
     gathered,
@@ -31,7 +34,7 @@ class NoText(str):
         return b"\xff-name"
 
 
-GZIP, RECORDS_AT = 1, 61
+GZIP, ZSTD, RECORDS_AT = 1, 4, 61
 BAD = [("x-delay", b"1"), (NoText("name"), b"\xfe"), ("empty", b"")]
 
 
@@ -143,6 +146,36 @@ def test_receive_of_batches_that_hold_too_much_returns_them_as_they_came_and_goe
     assert [bool(each.unreadable) for each in found] == [True, False, False, False, False]
     assert (found[0].body or b"")[RECORDS_AT:] == bomb[RECORDS_AT:]
     assert [len(each.body or b"") for each in found[1:]] == [*[MOST_BYTES // 2] * 3, 4]
+
+
+def test_receive_of_a_batch_that_librdkafka_cannot_read_says_where_it_stands_still(
+    kafka_bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(KafkaSources(kafka_bootstrap, "librdkafka")) as broker:
+        topic = broker.create()
+        broker.send(topic, [b"good"])
+        produce(broker.bootstrap, topic, crafted([0], [bytes(2 * MOST_BYTES)], ZSTD))
+        where = f"topic {topic}, partition 0: cannot be read from offset 1 on"
+        with closing(broker.open(topic)) as source:
+            settled(source, 1)
+            until(source, where)
+            with pytest.raises(
+                BrokerUnavailable, match=where
+            ):  # connected again, it looks no better
+                source.receive(0.0)
+    assert sum(where in each.message for each in caplog.records) == 1
+
+
+def until(source: Source, said: str) -> None:
+    """Receive until it fails with these words."""
+    give_up_at = time.monotonic() + WITHIN_S
+    while time.monotonic() < give_up_at:
+        try:
+            assert not source.receive(WAIT_S)
+        except BrokerUnavailable as error:
+            if said in str(error):
+                return
+    raise AssertionError(f"not said within {WITHIN_S:g} s: {said}")
 
 
 def test_receive_that_fails_with_records_in_hand_brings_them_again(

@@ -7,7 +7,14 @@ import pytest
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import LogPosition
+from duebridge_connectors.kafka.source.consumer import RecordFailed
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs, origin_of
+from duebridge_connectors.kafka.source.standstill import (
+    STILL_S,
+    TRIES,
+    FailedPlace,
+    StillPartitions,
+)
 from duebridge_connectors.kafka.source.watch import SILENCE_S, TopicRemade, TopicWatch
 
 
@@ -133,3 +140,39 @@ def test_watch_bears_silence_for_a_while_and_then_gives_up(answer: Exception | N
     checked(watch, answers, int(SILENCE_S))
     with pytest.raises(BrokerUnavailable):
         checked(watch, answers, 5)
+
+
+def test_partition_where_nothing_comes_though_records_wait_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    still = StillPartitions("t", lambda: now[0])
+    for offset, waiting in ((7, 5), (9, 3), (9, 0), (9, 3), (9, 3), (9, 4)):
+        still.note(0, offset, waiting)  # it moves, is empty, and then neither
+        now[0] += STILL_S - 1
+    (said,) = [each.message for each in caplog.records]
+    assert said.startswith("topic t, partition 0: nothing came from offset 9 on for 58 s, though 3")
+    still.forget()
+    still.note(0, 9, 3)
+    assert len(caplog.records) == 1
+
+
+def test_failures_at_one_record_are_logged_once_and_raised_until_records_come(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failed = FailedPlace("t")
+    for offset in (3, *[4] * TRIES, 4):
+        failed.check()
+        failed.note(RecordFailed("damaged", 1, offset))
+        failed.note(BrokerUnavailable("no answer"))
+        if offset == 4 and len(caplog.records):
+            break
+    with pytest.raises(BrokerUnavailable, match="partition 1: cannot be read from offset 4 on"):
+        failed.check()
+    failed.note(RecordFailed("damaged", 1, 4))
+    assert len(caplog.records) == 1
+    logs = Logs("orders", "t", "A")
+    logs.begin([0, 1])
+    assert not failed.pass_by([arrival(logs, 0, 9, part=0), arrival(logs, 0, 3, part=1)])
+    assert failed.pass_by([arrival(logs, 0, 4, part=1)])
+    failed.check()

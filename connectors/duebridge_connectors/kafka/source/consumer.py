@@ -4,12 +4,21 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from duebridge.errors import BridgeError
+from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
 
 
 class CommitRefused(BridgeError):
     """The group has moved on, or is about to: the partitions' next owners get the records again."""
+
+
+class RecordFailed(BrokerUnavailable):
+    """The client says that it cannot read the record, or the batch, at an offset."""
+
+    def __init__(self, said: str, part: int, offset: int) -> None:
+        super().__init__(said)
+        self.part, self.offset = part, offset
 
 
 class Question(Protocol):

@@ -24,17 +24,19 @@ from duebridge_connectors.kafka.librdkafka.client import ConnectionErrors
 from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.oauth import TokenFailed
 from duebridge_connectors.kafka.source.librdkafka_errors import (
-    check_record,
     commit_failure,
+    failure_at,
     failure_by,
 )
 from duebridge_connectors.kafka.source.librdkafka_headers import read_headers
 from duebridge_connectors.kafka.source.librdkafka_offsets import StatedOffsets
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
+from duebridge_connectors.kafka.source.standstill import StillPartitions
 
 CLOSE_S = 3.0
 COMMITTED_S = 5.0
 ASK_S = 10.0
+LOOK_S = 1.0  # between two looks at which partitions stand still
 ENDS_S = 5.0  # between two questions for the logs' ends while nothing is fetched
 # librdkafka writes a UUID in plain base64; Kafka, and so the other client, in that of URLs.
 AS_KAFKA_WRITES_IT = str.maketrans("+/", "-_", "=")
@@ -58,6 +60,9 @@ class LibrdkafkaConsumer:
         self._ends: dict[int, int] = {}
         self._starts: dict[int, int] = {}
         self._offsets = StatedOffsets(topic, self._known_end)
+        self._still = StillPartitions(topic)
+        self._looked_at = 0.0
+        self._failure: BridgeError | None = None  # for the next `take`
         told: dict[str, Any] = {**common, "error_cb": self._errors.note, "logger": log}
         with _built(common.get("oauth_cb")):
             self._admin: Any = AdminClient(told)
@@ -83,6 +88,8 @@ class LibrdkafkaConsumer:
 
     def take(self, wait_s: float, most: int) -> list[Arrival]:
         """Return records; see `Consumer`."""
+        if self._failure is not None:
+            raise self._failure
         with _translated():
             self._resume()
             found = self._consumer.consume(most, 0)
@@ -91,7 +98,9 @@ class LibrdkafkaConsumer:
                 found = self._consumer.consume(1, wait_s)
                 if found and most > 1:
                     found += self._consumer.consume(most - 1, 0)
-            return self._arrivals(found)
+            arrivals = self._arrivals(found)
+            self._note_still()
+            return arrivals
 
     def hold(self) -> None:
         """Poll with all partitions paused; see `Consumer`."""
@@ -155,7 +164,9 @@ class LibrdkafkaConsumer:
         read = read_headers(found)
         for number, (each, headers) in enumerate(zip(found, read.headers, strict=True)):
             if (error := each.error()) is not None:
-                check_record(error, each)
+                self._failure = failure_at(error, each)
+                if self._failure is not None:  # the rest comes again, after the next connect
+                    break
             elif (log_ := owned.get(each.partition())) is not None:
                 epoch, at = each.leader_epoch(), each.timestamp()[1]
                 epoch = -1 if epoch is None else epoch
@@ -164,6 +175,8 @@ class LibrdkafkaConsumer:
                 place, said = (epoch, judged[0], at), judged[1] or read.unreadable.get(number, "")
                 arrivals.append(log_.arrival(*place, each.key(), each.value(), headers, said))
         self._reread()
+        if self._failure is not None and not arrivals:
+            raise self._failure
         return arrivals
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
@@ -201,6 +214,7 @@ class LibrdkafkaConsumer:
         if self._is_holding:
             self._is_holding = False
             self._consumer.resume(self._consumer.assignment())
+            self._still.forget()
             self._offsets.resume()
             self._reread()
 
@@ -209,6 +223,17 @@ class LibrdkafkaConsumer:
             if self._logs is not None and part in self._logs.owned:
                 at = TopicPartition(self._topic, part, self._offsets.after(part))
                 self._consumer.seek(at)
+
+    def _note_still(self) -> None:
+        now = monotonic()
+        if self._logs is None or now - self._looked_at < LOOK_S:
+            return
+        self._looked_at = now
+        for part in self._logs.owned:
+            waiting = self._behind([TopicPartition(self._topic, part)])
+            after = self._offsets.after(part)
+            offset = after if after >= 0 else self._starts.get(part, 0)
+            self._still.note(part, offset, waiting or 0)
 
     def _known_end(self, part: int) -> int:
         at = TopicPartition(self._topic, part)

@@ -3,9 +3,9 @@
 from confluent_kafka import KafkaError, Message
 from kafka import errors as broker
 
-from duebridge.errors import BridgeError
+from duebridge.errors import BridgeError, ConfigError
 from duebridge_connectors.kafka.librdkafka.errors import row_of
-from duebridge_connectors.kafka.source.consumer import CommitRefused
+from duebridge_connectors.kafka.source.consumer import CommitRefused, RecordFailed
 from duebridge_connectors.kafka.source.errors import REFUSALS, failure_of
 
 # What a member is told and gets over by itself; the topic's watch notices a broker that is away.
@@ -43,8 +43,12 @@ def commit_failure(error: KafkaError) -> BridgeError:
     return failure_by(error)
 
 
-def check_record(error: KafkaError, record: Message) -> None:
-    """Raise the failure that came in a record's place, unless librdkafka gets over it."""
-    if error.code() not in _PASSING:
-        where = f"partition {record.partition()}, offset {record.offset()}"
-        raise failure_by(error, f"{error.str()} ({where})")
+def failure_at(error: KafkaError, record: Message) -> BridgeError | None:
+    """Return the failure that came in a record's place, None if librdkafka gets over it."""
+    if error.code() in _PASSING:
+        return None
+    part, offset = record.partition(), record.offset()
+    failure = failure_by(error, f"{error.str()} (partition {part}, offset {offset})")
+    if part is None or offset is None or offset < 0 or isinstance(failure, ConfigError):
+        return failure
+    return RecordFailed(str(failure), part, offset)

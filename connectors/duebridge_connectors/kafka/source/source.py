@@ -13,6 +13,7 @@ from duebridge.ports.source import Arrival, SourcePlan
 from duebridge_connectors.kafka.source.consumer import CommitRefused, GroupConsumer
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Log, Logs
 from duebridge_connectors.kafka.source.reconnect_backoff import ReconnectBackoff
+from duebridge_connectors.kafka.source.standstill import FailedPlace
 from duebridge_connectors.kafka.source.watch import TopicRemade, TopicWatch
 
 TEND_S = 1.0  # between two calls of the client while records are left over
@@ -39,6 +40,7 @@ class KafkaSource:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._pace = ReconnectBackoff(self._closing)
+        self._failed = FailedPlace(self._topic)
         self._consumer: GroupConsumer | None = None
         self._ready: deque[Arrival] = deque()  # taken from the client, more than a batch holds
         self._owed: dict[Log, CommittedOffset] = {}  # settled, and not yet committed
@@ -52,13 +54,16 @@ class KafkaSource:
             if self._owed:
                 self._commit(consumer)
             if not self._ready:
-                self._ready.extend(self._taken(consumer, wait_s))
-                self._pace.succeeded()
+                self._ready.extend(taken := self._taken(consumer, wait_s))
+                if taken and self._failed.pass_by(taken):
+                    self._pace.succeeded()
             elif time.monotonic() - self._tended_at > TEND_S:
                 self._tended_at = time.monotonic()
                 self._watch.check()
                 consumer.hold()
             batch += self._cut()
+        if not batch:
+            self._failed.check()
         return batch  # empty if the consumer was dropped
 
     def settle(self, arrivals: Sequence[Arrival]) -> None:
@@ -184,8 +189,10 @@ class KafkaSource:
             yield
         except TopicRemade as error:
             log.warning("topic %s: %s; it is read from the beginning", self._topic, error)
+            self._failed.forget()
             self._drop()
         except (BrokerUnavailable, ConfigError) as error:
+            self._failed.note(error)
             self._drop()
             self._pace.failed(error)
             raise
