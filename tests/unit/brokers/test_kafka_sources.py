@@ -1,5 +1,6 @@
 """Where a log begins, what precedes what in it, and what a source does about a topic's id."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import LogPosition
 from duebridge_connectors.kafka.source.consumer import RecordFailed
+from duebridge_connectors.kafka.source.librdkafka_offsets import StatedOffsets
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs, origin_of
 from duebridge_connectors.kafka.source.standstill import (
     STILL_S,
@@ -176,3 +178,21 @@ def test_failures_at_one_record_are_logged_once_and_raised_until_records_come(
     assert not failed.pass_by([arrival(logs, 0, 9, part=0), arrival(logs, 0, 3, part=1)])
     assert failed.pass_by([arrival(logs, 0, 4, part=1)])
     failed.check()
+
+
+def test_record_that_states_an_offset_beyond_the_end_gets_the_next_one_and_nothing_skips_after_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    offsets = StatedOffsets("t", lambda _: 20)
+    offsets.begin([SimpleNamespace(partition=0, offset=10)])
+    assert offsets.offset_of(0, 10) == (10, "")
+    assert offsets.offset_of(0, 20) == (11, "offset: expected one before the log's end, 20; got 20")
+    assert offsets.offset_of(0, 15) is None  # librdkafka may fetch on after what it stated
+    assert (offsets.after(0), offsets.unread(), offsets.unread()) == (12, {0}, set())
+    offsets.resume()  # where librdkafka believes to be
+    assert offsets.unread() == {0}
+    assert offsets.offset_of(0, 13) == (13, "")  # read again; a gap is no fault
+    offsets.resume()
+    assert offsets.unread() == set()
+    assert offsets.offset_of(0, 12) == (12, "")
+    assert ["offset 12 came where at least 14" in each.message for each in caplog.records] == [True]
