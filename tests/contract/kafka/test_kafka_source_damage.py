@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
-from duebridge_connectors.kafka.source.decompression import MOST_BYTES
+from duebridge_connectors.kafka.source.kafka_python.decompression import MOST_BYTES
 from tests.support.contract.source_under_test import (
     WAIT_S,
     WITHIN_S,

@@ -16,8 +16,8 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.util import decode_varint
 
-from duebridge_connectors.kafka.source import fetched_records
-from duebridge_connectors.kafka.source.fetched_records import (
+from duebridge_connectors.kafka.source.kafka_python import fetched_records
+from duebridge_connectors.kafka.source.kafka_python.fetched_records import (
     SAID,
     FetchedRecord,
     FetchedRecords,

@@ -9,7 +9,7 @@ from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import LogPosition
 from duebridge_connectors.kafka.source.consumer import RecordFailed
-from duebridge_connectors.kafka.source.librdkafka_offsets import StatedOffsets
+from duebridge_connectors.kafka.source.librdkafka.offsets import StatedOffsets
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs, origin_of
 from duebridge_connectors.kafka.source.standstill import (
     STILL_S,

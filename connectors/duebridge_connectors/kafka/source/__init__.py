@@ -17,12 +17,12 @@ def open_source(settings: Mapping[str, object], plan: SourcePlan) -> Source:
 
     login, topic = Login(settings), str(plan.source["topic"])
     if client_of(settings) == "librdkafka":
-        from duebridge_connectors.kafka.source.librdkafka import LibrdkafkaConsumer
+        from duebridge_connectors.kafka.source.librdkafka.consumer import LibrdkafkaConsumer
         from duebridge_connectors.kafka.source.settings import group_config, librdkafka_config
 
         common, group = librdkafka_config(settings), group_config(plan)
         return KafkaSource(lambda: LibrdkafkaConsumer(common, group, login, topic), plan)
-    from duebridge_connectors.kafka.source.kafka_python import KafkaPythonConsumer
+    from duebridge_connectors.kafka.source.kafka_python.consumer import KafkaPythonConsumer
 
     config = kafka_python_config(settings, plan)
     return KafkaSource(lambda: KafkaPythonConsumer(config, login, topic), plan)

@@ -25,7 +25,7 @@ from duebridge_connectors.kafka.kafka_python.network import NetworkClient
 from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.source.consumer import CommitRefused
 from duebridge_connectors.kafka.source.errors import REFUSALS, failure_from
-from duebridge_connectors.kafka.source.fetched_records import (
+from duebridge_connectors.kafka.source.kafka_python.fetched_records import (
     FetchedRecord,
     FetchedRecords,
     PollFull,

@@ -23,13 +23,13 @@ from duebridge.ports.source import Arrival
 from duebridge_connectors.kafka.librdkafka.client import ConnectionErrors
 from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.oauth import TokenFailed
-from duebridge_connectors.kafka.source.librdkafka_errors import (
+from duebridge_connectors.kafka.source.librdkafka.errors import (
     commit_failure,
     failure_at,
     failure_by,
 )
-from duebridge_connectors.kafka.source.librdkafka_headers import read_headers
-from duebridge_connectors.kafka.source.librdkafka_offsets import StatedOffsets
+from duebridge_connectors.kafka.source.librdkafka.headers import read_headers
+from duebridge_connectors.kafka.source.librdkafka.offsets import StatedOffsets
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
 from duebridge_connectors.kafka.source.standstill import StillPartitions
 

@@ -16,7 +16,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import decode_varint
 
 from duebridge.envelope import SHORT_BYTES
-from duebridge_connectors.kafka.source.decompression import (
+from duebridge_connectors.kafka.source.kafka_python.decompression import (
     MOST_BYTES,
     BatchTooLarge,
     decompressed,
