@@ -40,9 +40,11 @@ class AsyncProducer:
     """Schedules envelopes as `Producer` does: same arguments, answers and errors.
 
     Cancelling a task that awaits a call does not take back what was sent: the envelope may be
-    stored, within the five seconds that a request waits for its answer. The call is not sent again
-    after that. Schedule again with the same id, which is harmless. May be shared by the tasks of
-    one event loop, and used on both sides of a fork.
+    stored, within the five seconds that a request waits for its answer, or once a server that stood
+    still goes on. The call is not sent again after that. Schedule again with the same id, which is
+    harmless. A `StoreError` of the first call may be of opening the producer: then it has no `ids`,
+    and nothing was sent. May be shared by the tasks of one event loop, and used on both sides of a
+    fork.
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class AsyncProducer:
             if self._producer is None:
                 if self._failure is not None and self._failure is not known:
                     raise self._failure.about(()) from self._failure
-                self._producer = self._open()
+                self._producer, self._failure = self._open(), None
             return self._producer
 
     def _open(self) -> Producer:

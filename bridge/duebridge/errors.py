@@ -9,7 +9,7 @@ BridgeError
 └── StoreError
     ├── StoreUnavailable try again later; whether the last call took effect is unknown
     │   └── Indeterminate it did, but a failover may lose it; make the same call again
-    ├── StoreFull        free memory in the store; nothing of its `ids` was stored
+    ├── StoreFull        free memory in the store, then make the same call with its `ids`
     ├── StoreUnfit       fix the store's settings; nothing was started
     └── RecordDamaged    this one envelope cannot be read; bury it
         └── RecordTooNew a newer duebridge wrote it; leave it to a newer worker
@@ -97,9 +97,13 @@ class Indeterminate(StoreUnavailable):
 
 
 class StoreFull(StoreError):
-    """The delay store is out of memory; nothing of `ids` was stored, or of a call about none."""
+    """The delay store is out of memory: it refused `ids`, or a call about none.
 
-    _lacking = "not written:"
+    Of several calls, or of one that was sent again, an earlier one may have stored some of them;
+    the same call with `ids` is harmless.
+    """
+
+    _lacking = "no room for"
 
 
 class StoreUnfit(StoreError):

@@ -134,7 +134,8 @@ def is_drained(parts: ProcessParts) -> bool:
         return False
     if not parts.intakes.loops:
         return True
-    if not parts.intakes.drain():
+    parts.intakes.drain()
+    if parts.intakes.loops:  # a client that only closes slowly takes nothing more in
         raise BridgeError("an intake of this process does not end; see the log")
     return is_complete()
 

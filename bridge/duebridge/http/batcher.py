@@ -96,11 +96,10 @@ class ScheduleBatcher:
                 self._site, key, envelopes, lambda: all(each.has_left() for each in batch)
             )
         except Exception as error:
-            _fail(batch, error)
+            _fail(_without_answers(batch, error), error)
             return
         for each, receipt in zip(batch, receipts, strict=True):
-            if not each.answer.done():
-                each.answer.set_result(receipt)
+            _answer(each, receipt)
 
 
 async def schedule_batch(
@@ -117,6 +116,22 @@ async def schedule_batch(
 
 def _size_bytes(waiting: Waiting) -> int:
     return size_bytes(waiting.envelope)
+
+
+def _without_answers(batch: list[Waiting], error: Exception) -> list[Waiting]:
+    """Answer what a failed call had stored before, as on another shard; return the others."""
+    if not isinstance(error, StoreError):
+        return batch
+    known = {each.id: each for each in error.receipts if each.id not in error.ids}
+    for each in batch:
+        if each.envelope.id in known:
+            _answer(each, known[each.envelope.id])
+    return [each for each in batch if each.envelope.id not in known]
+
+
+def _answer(waiting: Waiting, receipt: Receipt) -> None:
+    if not waiting.answer.done():
+        waiting.answer.set_result(receipt)
 
 
 def _fail(waiting: Iterable[Waiting], error: Exception) -> None:

@@ -143,8 +143,9 @@ class IntakeRunner:
     def drain(self) -> bool:
         """Take nothing more in, settle the batches in hand, and close the sources.
 
-        What cannot be settled within a share of `worker.drain` stays the broker's. False: something
-        still hangs; else the process goes on as one without intakes.
+        What cannot be settled within a share of `worker.drain` stays the broker's. False: a loop or
+        the close of a client still hangs. Once all loops are over there are none: the process goes
+        on as one without intakes.
         """
         began = time.monotonic()
         within_s = self._config.worker.drain / 1000 / DRAIN_SHARE
@@ -158,10 +159,9 @@ class IntakeRunner:
         self._closing.join(CLOSE_WITHIN_S)
         if self.loops:
             log.info("intakes_drained", took_s=round(time.monotonic() - began, 3))
-        is_over = not any(each.is_alive() for each in (self._closing, *self._threads))
-        if is_over:
+        if not any(each.is_alive() for each in self._threads):
             self.loops, self._threads = [], []
-        return is_over
+        return not (self.loops or self._closing.is_alive())
 
     def _started(self) -> Iterator[threading.Thread]:
         return (thread for thread in self._threads if thread.ident is not None)

@@ -77,7 +77,7 @@ class GuardedProtocol(PlainProtocol):
         self._is_too_large = False
         self._is_refused = False
         self._has_left = False
-        self._whole_at = 0.0  # when the latest request had come
+        self._whole_at = 0.0  # when the latest request had come, or the answer before it had gone
         self._most_connections, self.limit_concurrency = self.limit_concurrency, None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -168,6 +168,7 @@ class GuardedProtocol(PlainProtocol):
 
     def on_response_complete(self) -> None:
         """Go on with the next request that has come, or wait for it."""
+        self._whole_at = self.loop.time()  # until now the next request may not have been read
         if self.pipeline and self.pipeline[-1][0].disconnected:
             self.transport.close()
         super().on_response_complete()

@@ -18,6 +18,7 @@ from duebridge.store.server.forks import renew_after_fork, renew_pool_locks
 _DEMOTED = (redis.exceptions.ReadOnlyError, redis.exceptions.MasterDownError)
 _DEMOTED_WORDS = ("READONLY", "MASTERDOWN")  # inside a script only the text may tell
 _AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
+_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)  # ms without an acknowledgement
 _turns = count()  # orders calls and loans; `next` of it is atomic
 
 
@@ -62,7 +63,9 @@ def _reset(connected: socket.socket | None) -> None:
         return
     with suppress(OSError):  # another thread has closed it, or the server has
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
-        connected.shutdown(socket.SHUT_RD)  # wakes a thread that reads from it
+        if _USER_TIMEOUT is not None:  # where a forked child holds it too, `close` drops nothing
+            connected.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, 1)
+        socket.socket.shutdown(connected, socket.SHUT_RD)  # wakes a reader; TLS would end it first
         connected.close()
 
 

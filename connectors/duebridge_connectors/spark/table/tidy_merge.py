@@ -155,7 +155,15 @@ def _batches(
                     " types: nothing is merged"
                 )
             for batch in opened.iter_batches(READ_ROWS):
-                yield batch.cast(schema)
+                yield _cast(batch, schema, f"{above}/{file.path}")
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
+    try:
+        return batch.cast(schema)
+    except pa.ArrowInvalid as error:
+        expected = "expected instants of whole microseconds, as Delta keeps them"
+        raise ConfigError(f"{path}: {expected}; got: {error}: nothing is merged") from error
 
 
 def _typed(schema: pa.Schema, delta: DeltaTable) -> pa.Schema:

@@ -105,7 +105,7 @@ def own_target(route: Route) -> Column | None:
 def with_clear_targets(letters: DataFrame, routes: Mapping[str, Route]) -> DataFrame:
     """Return dead letters, `damaged` where their own target cannot be told from its text.
 
-    `eu/billing/k2` has the exchange that the configuration names, else it is unclear.
+    `eu/billing/k2` has the one exchange that the configuration names, else it is unclear.
     """
     is_unclear = F.lit(False)
     for name, route in routes.items():
@@ -117,14 +117,20 @@ def with_clear_targets(letters: DataFrame, routes: Mapping[str, Route]) -> DataF
 
 
 def _target_pattern(route: Route) -> str:
-    """Return a pattern of a target's text (Java's), with a group for each field."""
+    """Return a pattern of a target's text (Java's), with a group for each field.
+
+    Where exchange and key are more than two parts, it matches a text that begins with one exchange
+    of the configuration alone.
+    """
     if route.target.topic is not None:
         return "(?s)^[^:]+:(.*)$"
-    targets = (route.target, *route.allow_targets)
-    names = {target.exchange or "" for target in targets}
-    longest_first = sorted((name for name in names if not _GLOB & set(name)), key=len, reverse=True)
-    known = "|".join(rf"\Q{name}\E(?=/)" for name in longest_first)
-    return rf"(?s)^[^:]+:({known}|[^/]*(?=/[^/]*$))/(.*)$"
+    names = {target.exchange or "" for target in (route.target, *route.allow_targets)}
+    ways = ["[^/]*(?=/[^/]*$)"]
+    if not any(_GLOB & set(name) for name in names):
+        for name in names:
+            others = "".join(rf"(?!\Q{other}\E/)" for other in names - {name})
+            ways.append(rf"{others}\Q{name}\E(?=/)")
+    return rf"(?s)^[^:]+:({'|'.join(ways)})/(.*)$"
 
 
 def _replay_id() -> Column:
