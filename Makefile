@@ -9,7 +9,7 @@ PINNED := --no-annotate --constraint requirements.lock
 # Where it is set, each of the tests' thousand processes compiles the sources for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down test-unit test-long test-release test-k8s tools spark-classes
+.PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down stage test-unit test-long test-release test-k8s tools spark-classes
 
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,8 +23,8 @@ demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a ve
 demo-spark: venv ## a year of flights through Spark: cold tier, one day delivered, report, verdict
 	@$(VENV)/python deploy/demo/spark_demo.py
 
-test: venv services-up tools spark-classes ## lint, and every test on real services
-	@$(MAKE) --no-print-directory lint
+test: venv ## lint, and every test on real services
+	@$(MAKE) --no-print-directory -j2 lint stage
 	$(VENV)/pytest $(PARALLEL) $(TESTS)
 
 test-unit: venv ## the tests that need no service
@@ -84,6 +84,9 @@ lock: ## resolve the lock file again, and the part of it that each image needs
 
 supply-chain: venv ## what a release carries, into dist/: wheel, sdist, SBOMs, licences, provenance; vulnerabilities
 	@$(VENV)/python -m deploy.supply $(SUPPLY)
+
+stage: # in this order: two at once would ask one package manager
+	@MAKEFLAGS= $(MAKE) --no-print-directory services-up tools spark-classes
 
 services-up: ## real Redis, RabbitMQ and Kafka on ports of their own
 	@$(SERVICES) up
