@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from duebridge.config.models import Config
+from duebridge.errors import StoreUnavailable
 from duebridge.http import batcher
 from duebridge.http.app import build_app
 from duebridge.http.site import Site
@@ -73,4 +74,18 @@ def test_post_whose_receipt_is_missing_is_answered(
     during, after = statuses_with(site, monkeypatch, "schedule_batch", one_short)
     assert 500 in during
     assert during <= {201, 500}
+    assert after == {201}
+
+
+def test_post_that_was_stored_before_its_call_failed_is_answered_as_stored(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = batcher.schedule_batch
+
+    async def cut(site: Site, key: Any, envelopes: Any, has_left: Any) -> Any:
+        receipts = await whole(site, key, envelopes[:1], has_left)
+        raise StoreUnavailable("away", [each.id for each in envelopes[1:]], receipts)
+
+    during, after = statuses_with(site, monkeypatch, "schedule_batch", cut)
+    assert during == {201, 503}
     assert after == {201}
