@@ -20,8 +20,13 @@ KINDS = {
 
 
 @contextmanager
-def api_server(objects: list[Object], home: Path, namespace: str = "shop") -> Iterator[list[str]]:
-    """Serve objects of a namespace; gives the options by which `helm template` looks them up."""
+def api_server(
+    objects: list[Object], home: Path, namespace: str = "shop", forbidden: str = ""
+) -> Iterator[list[str]]:
+    """Serve objects of a namespace; gives the options by which `helm template` looks them up.
+
+    A kind whose plural is `forbidden` may be got by name, not listed.
+    """
     pages = _discovery() | _lists(objects, f"namespaces/{namespace}")
 
     class Handler(BaseHTTPRequestHandler):
@@ -29,9 +34,12 @@ def api_server(objects: list[Object], home: Path, namespace: str = "shop") -> It
 
         def do_GET(self) -> None:
             found = pages.get(self.path.partition("?")[0])
-            missing = {"kind": "Status", "apiVersion": "v1", "reason": "NotFound", "code": 404}
-            text = json.dumps(found or {**missing, "status": "Failure"}).encode()
-            self.send_response(200 if found else 404)
+            code, reason = (200, "") if found else (404, "NotFound")
+            if forbidden and self.path.partition("?")[0].endswith(f"/{forbidden}"):
+                found, code, reason = None, 403, "Forbidden"
+            failed = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+            text = json.dumps(found or {**failed, "reason": reason, "code": code}).encode()
+            self.send_response(code)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()

@@ -57,24 +57,40 @@ def test_upgrade_keeps_the_namespace_that_holds_the_routes(
 
 
 def others_like(worker: Object) -> list[Object]:
-    """Return workers that are not those of the release: of another one, and of another chart."""
-    instance, chart = {"app.kubernetes.io/instance": "b"}, {"helm.sh/chart": "airflow-1.0.0"}
-    others = [deepcopy(worker) for _ in range(2)]
-    for other, name, labels in zip(others, ("a-b", "demo-airflow"), (instance, chart), strict=True):
-        other["metadata"]["name"] = name
-        other["metadata"]["labels"] |= labels
-        other["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = "none"
-    return others
+    """Return workers of another release, of another chart, and of an alias of this one."""
+    others = {
+        "a-b": {"app.kubernetes.io/instance": "b"},
+        "demo-airflow": {"helm.sh/chart": "airflow-1.0.0"},
+        "demo-duebridge-2": {"helm.sh/chart": "duebridge-2-0.2.0"},
+    }
+    return [other_like(worker, name, labels) for name, labels in others.items()]
 
 
-@pytest.mark.parametrize("names", ["replicas=2", "fullnameOverride=bridge", "nameOverride=bridge"])
-def test_upgrade_with_another_name_keeps_the_namespace_of_the_workers(
-    chart: Chart, tmp_path: Path, names: str
+def other_like(worker: Object, name: str, labels: dict[str, str]) -> Object:
+    other = deepcopy(worker)
+    other["metadata"]["name"] = name
+    other["metadata"]["labels"] |= labels
+    other["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = "none"
+    return other
+
+
+@pytest.mark.parametrize(
+    ("names", "forbidden"),
+    [
+        ("replicas=2", ""),
+        ("replicas=2", "deployments"),  # to list them: an installer may have get alone
+        ("fullnameOverride=bridge", ""),
+        ("nameOverride=bridge", ""),
+    ],
+)
+def test_upgrade_keeps_the_namespace_of_the_workers_under_any_name(
+    chart: Chart, tmp_path: Path, names: str, forbidden: str
 ) -> None:
     worker = one(chart.mode("kafka"), "Deployment")
     config = deepcopy(one(chart.mode("kafka"), "ConfigMap", "demo-duebridge"))
     config["data"]["duebridge.yaml"] = WITH
-    with api_server([*others_like(worker), worker, config], tmp_path) as options:
+    found = [*others_like(worker), worker, config]
+    with api_server(found, tmp_path, forbidden=forbidden) as options:
         given = ("--is-upgrade", "-f", str(values("kafka")), f"--set={names}")
         rendered = chart.template(*options, *given)
     name = one(rendered, "Deployment")["metadata"]["name"]

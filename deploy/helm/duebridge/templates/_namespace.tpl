@@ -22,15 +22,30 @@
 {{- end -}}
 
 {{- /*
-One of the user's counts too: the release may have had that before. The workers are found by their labels: an upgrade
-may give them another name. A chart around this one may have workers of another kind, or this chart twice.
+One of the user's counts too: the release may have had that before. The workers are found by their name; by their
+labels where an upgrade gives them another, which takes the right to list Deployments.
 */ -}}
 {{- define "duebridge.installedConfigMap" -}}
+{{- $named := lookup "apps/v1" "Deployment" .Release.Namespace (include "duebridge.fullname" .) -}}
+{{- $found := include "duebridge.configMapOf" (list . (compact (list $named))) -}}
+{{- if $found -}}
+{{- $found -}}
+{{- else if .Release.IsUpgrade -}}
+{{- include "duebridge.configMapOf" (list . (dig "items" list (lookup "apps/v1" "Deployment" .Release.Namespace ""))) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /*
+Of the root and Deployments: what the first of this release's workers mounts. A chart around this one may have workers
+of another kind, or this chart twice.
+*/ -}}
+{{- define "duebridge.configMapOf" -}}
+{{- $root := first . -}}
 {{- $names := list -}}
-{{- range dig "items" list (lookup "apps/v1" "Deployment" .Release.Namespace "") -}}
+{{- range last . -}}
   {{- $labels := default dict .metadata.labels -}}
-  {{- $isOurs := and (eq (toString (get $labels "app.kubernetes.io/instance")) $.Release.Name) (eq (toString (get $labels "app.kubernetes.io/component")) "worker") -}}
-  {{- if and $isOurs (regexMatch (printf "^%s-[0-9]" $.Chart.Name) (toString (get $labels "helm.sh/chart"))) -}}
+  {{- $isOurs := and (eq (toString (get $labels "app.kubernetes.io/instance")) $root.Release.Name) (eq (toString (get $labels "app.kubernetes.io/component")) "worker") -}}
+  {{- if and $isOurs (regexMatch (printf "^%s-[0-9]+\\." $root.Chart.Name) (toString (get $labels "helm.sh/chart"))) -}}
     {{- range dig "spec" "template" "spec" "volumes" list . -}}
       {{- if eq .name "config" }}{{ $names = append $names .configMap.name }}{{ end -}}
     {{- end -}}
