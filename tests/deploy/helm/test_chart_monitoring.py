@@ -114,6 +114,7 @@ def test_rules_and_dashboard_are_those_of_the_chart(chart: Chart) -> None:
         ("DuebridgeHydrateMissed", 0.25, "< 0.25 * max"),
         ("DuebridgeColdLate", 3600, "<= 3600"),
         ("DuebridgeLargeShard", 5e6, "> 5e+06"),
+        ("DuebridgeAbsentRoute", 9, "> 9"),
     ],
 )
 def test_threshold_of_an_alert_is_the_given_one(
@@ -121,8 +122,8 @@ def test_threshold_of_an_alert_is_the_given_one(
 ) -> None:
     rule = alerts_of(chart, **{alert: {"threshold": threshold}})[alert]
     assert said in rule["expr"]
-    changed = re.sub(r" (>|<=?) [0-9][0-9.e+]*", r" \1", rule["expr"])
-    assert changed == re.sub(r" (>|<=?) [0-9][0-9.e+]*", r" \1", given_alerts()[alert]["expr"])
+    changed = re.sub(r" (>|<=?) -?[0-9][0-9.e+]*", r" \1", rule["expr"])
+    assert changed == re.sub(r" (>|<=?) -?[0-9][0-9.e+]*", r" \1", given_alerts()[alert]["expr"])
     assert promtool("check", "rules", written(tmp_path, [rule]))
 
 

@@ -52,7 +52,7 @@ groups:
 {{- $rule := deepCopy (index . 1) -}}
 {{- $change := last . -}}
 {{- if not (kindIs "invalid" $change.threshold) -}}
-  {{- $limit := " (>|<=?) [0-9][0-9.e]*" -}}
+  {{- $limit := " (>|<=?) -?[0-9][0-9.e]*" -}}
   {{- if not (regexMatch $limit $rule.expr) -}}
     {{- fail (printf "monitoring.rules.alerts.%s.threshold: expected none, since it compares with no number" $rule.alert) -}}
   {{- end -}}
