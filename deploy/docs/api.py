@@ -31,7 +31,7 @@ NAMED = {  # what signatures name and is not importable from `duebridge`, by mod
     "duebridge.receipt": ("KnownState", "ReceiptStatus"),
     "duebridge.async_producer": ("THREADS",),
 }
-INTERNAL = {"Known.of", "Producer.__init__", "StoreUnavailable.about"}
+INTERNAL = {"Known.of", "Producer.__init__", "StoreError.about"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -44,7 +44,15 @@ def page() -> str:
     parts += [section(node) for node in values]
     parts += [section(source_of(EnvelopeFields)), named()]
     parts += ["## Errors", *(section(node, "###") for node in errors)]
+    if gone := INTERNAL - {name for node in public for name in method_names(node)}:
+        raise SystemExit(f"INTERNAL: expected methods of public classes; got {sorted(gone)}")
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def method_names(node: ast.ClassDef) -> Iterator[str]:
+    """Yield the names of a class's methods, as INTERNAL has them."""
+    methods_of = (method for method in node.body if isinstance(method, Function))
+    yield from (f"{node.name}.{method.name}" for method in methods_of)
 
 
 def named() -> str:
