@@ -4,7 +4,7 @@
 `spark` prints the jars of Spark's connectors to Kafka and Delta as the setting `spark.jars` takes
 them, `spark-s3` those of Hadoop's to S3, `hdfs` the jar of a small one, `helm` the folder that
 holds helm and kubectl, `axe` axe-core's one file, `arm64` the folder of an emulator with Python,
-`actionlint` that program, as `cosign` and `registry` do (the second a small one of OCI). Only the
+`actionlint` that program, as `cosign`, `registry` (a small one of OCI) and `tini` do. Only the
 standard library is needed.
 """
 
@@ -141,6 +141,17 @@ def python_for_arm64() -> Path:
     return fetched(into, "an emulator and Python for arm64 (78 MB) with apt-get", arm64.fill)
 
 
+def tini() -> Path:
+    """Return the images' first process, from Debian's package, which is not installed."""
+    into = cache_folder() / "tini"
+    return fetched(into, "tini (0.3 MB) with apt-get", _tini_from_apt) / "usr" / "bin" / "tini"
+
+
+def _tini_from_apt(into: Path) -> None:
+    packages.run_quietly(["env", f"--chdir={into}", packages.which("apt-get"), "download", "tini"])
+    packages.run_quietly(["dpkg-deb", "-x", *map(str, into.glob("*.deb")), str(into)])
+
+
 def go_program(name: str) -> Path:
     """Return a program of GO_PROGRAMS, built from the sources that Go's checksums pin."""
     module, price = GO_PROGRAMS[name]
@@ -161,6 +172,7 @@ _PLACES: dict[str, Callable[[], object]] = {
     "helm": helm,
     "axe": axe,
     "arm64": python_for_arm64,
+    "tini": tini,
     **{name: partial(go_program, name) for name in GO_PROGRAMS},
 }
 

@@ -10,13 +10,15 @@ import sys
 import pytest
 
 from tests.deploy.cluster.images import ENTRYPOINTS, INIT, RECIPES
+from tests.support.checkout import ROOT
 
 # Handles no signal, as Python that still starts, and never ends by itself.
 DEAF = "import signal; print(1, flush=True); signal.pause()"
-# Runs its words as the first process of a namespace, sends SIGTERM once they print something.
+# Runs its words as the first process of a namespace (which root may make, and others that make one
+# of users with it), sends SIGTERM once they print something.
 FIRST = """
 import ctypes, os, signal, sys
-if ctypes.CDLL(None, use_errno=True).unshare(0x20000000):
+if ctypes.CDLL(None, use_errno=True).unshare(0x30000000 if os.geteuid() else 0x20000000):
     sys.exit("not allowed: " + os.strerror(ctypes.get_errno()))
 reading, writing = os.pipe()
 first = os.fork()
@@ -40,9 +42,17 @@ def test_image_starts_with_the_init_in_its_recipe_and_as_the_tests_build_it(imag
     assert re.search(r"--no-install-recommends[^&]*\btini\b", recipe)
 
 
+def tini() -> str:
+    """Return the program, fetched if it is not installed; skips where it cannot be fetched."""
+    if found := shutil.which("tini"):
+        return found
+    fetch = [sys.executable, str(ROOT / "deploy" / "local" / "downloads.py"), "tini"]
+    done = subprocess.run(fetch, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or pytest.skip(f"tini is missing: {done.stderr}")
+
+
 def test_stop_of_a_program_that_handles_no_signal_yet_ends_it_under_the_init() -> None:
-    tini = shutil.which("tini") or pytest.skip("tini is not installed")
-    words = [tini, *INIT.split()[1:], sys.executable, "-c", DEAF]
+    words = [tini(), *INIT.split()[1:], sys.executable, "-c", DEAF]
     first = [sys.executable, "-c", FIRST, *words]
     done = subprocess.run(first, capture_output=True, text=True, timeout=30, check=False)
     if done.stderr.startswith("not allowed"):
