@@ -1,8 +1,12 @@
-"""The verdict on a failover: a pure function, of histories made by hand."""
+"""The verdict on a failover and the page: pure functions, of histories made by hand."""
 
 import pytest
 
-from tests.failover.judgement import count
+from tests.failover.judgement import Counts, count
+from tests.failover.rig import Result
+from tests.failover.scenarios import SCENARIOS
+from tests.failover.table import Run, report
+from tests.support.checkout import ROOT
 from tests.support.model.history_events import HistoryEvent, Phase, Subject
 
 DUE_MS, END_MS = 1000, 9000
@@ -86,3 +90,24 @@ def test_count_call_with_another_error_is_a_violation() -> None:
     found = count(events, END_MS)
     assert found.violations(keeps_all=False) == {"refused": ["!StoreError: odd"]}
     assert found.indeterminate == 0
+
+
+def result(counts: Counts, durability: str) -> Result:
+    violations = counts.violations(keeps_all=durability == "replicated")
+    return Result("killed", durability, "seed", "killed", [1.5], counts, violations, 20.0)
+
+
+def test_report_of_a_loss_is_a_number_for_async_and_broken_for_replicated() -> None:
+    lossy = count(accepted("a-1"), END_MS)
+    runs = [Run("c0ffee", "2 cores", result(lossy, each)) for each in ("async", "replicated")]
+    lines = [line for line in report(runs, SCENARIOS).splitlines() if "| master killed |" in line]
+    assert [line.rsplit("| 1.5 | ")[1] for line in lines if "1.5" in line] == [
+        "reported |",
+        "**BROKEN** |",
+    ]
+    assert "- killed, replicated, seed seed: lost 1, first a-1" in report(runs, SCENARIOS)
+
+
+def test_table_of_the_page_has_every_failure() -> None:
+    page = (ROOT / "docs" / "durability.md").read_text("utf-8")
+    assert [each.what for each in SCENARIOS.values() if f"\n| {each.what} | " not in page] == []

@@ -38,6 +38,7 @@ LONG_SLICE = [
     ("files_exhausted", "rabbitmq"),
     ("upgraded_and_back", "rabbitmq"),
     ("not_enough_replicas", "kafka"),
+    ("replicas_gone", "kafka"),
     ("slow_link", "kafka"),
     ("slow_link", "rabbitmq"),
     ("partition_leaderless", "kafka"),

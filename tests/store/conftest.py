@@ -34,8 +34,12 @@ OF_CLIENTS = (  # what the clients do differently, or with the nodes of several 
     "test_connection.py",
     "test_epoch.py",
     "test_event_reader.py",
+    "test_positions.py",
+    "test_renew.py",
     "test_server.py",
     "test_state_machine.py",
+    "test_watch.py",
+    "test_workers.py",
 )
 
 

@@ -91,8 +91,8 @@ with Producer.from_config("duebridge.yaml") as producer:
 class Stored(NamedTuple):
     port: int
 
-    def url(self) -> str:
-        return f"redis://shop:{IN_URL}@127.0.0.1:{self.port}/0"
+    def url(self, port: int = 0) -> str:
+        return f"redis://shop:{IN_URL}@127.0.0.1:{port or self.port}/0"
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,8 @@ def test_commands_on_a_store_that_answers_show_no_secret(told: Told) -> None:
 
 
 MORE_FAULTS = [
-    pytest.param(fault, marks=pytest.mark.long) for fault in ("scheme", "host", "cut", "option")
+    pytest.param(fault, marks=pytest.mark.long)
+    for fault in ("port", "scheme", "host", "cut", "option")
 ]
 
 
@@ -216,6 +217,7 @@ def test_commands_on_a_store_that_refuses_show_no_secret(
     good = stored.url()
     urls = {
         "password": good.replace(IN_URL, "canary-wrong"),
+        "port": stored.url(port=free_port()),
         "scheme": good.replace("redis:", "amqp:"),
         "host": good.replace("127.0.0.1", "no.such.host.invalid"),
         "cut": good.replace(IN_URL, "canary/#?@"),

@@ -50,6 +50,8 @@ def test_nothing_is_released_before_the_tests_pass() -> None:
             needs = JOBS[job].get("needs", [])
             todo += [needs] if isinstance(needs, str) else needs
         assert "ci" in seen, name
+    ran = {step.get("run") for job in CI.values() for step in job["steps"]}
+    assert "make test-release" in ran, "the release's own steps, with a key of the test's"
 
 
 @pytest.mark.parametrize(("said", "code"), [("9 passed", 0), ("no cluster answers at X", 1)])

@@ -25,7 +25,11 @@ from tests.support.servers import of_a_cluster, take_every_slot, wait_until
 
 OpenAt = Callable[..., Connection]
 ERRORS = [RuntimeError("can't start new thread"), MemoryError()]
-BY_ERROR = pytest.mark.parametrize("error", ERRORS[:1], ids=lambda each: type(each).__name__)
+BY_ERROR = pytest.mark.parametrize(
+    "error",
+    [ERRORS[0], pytest.param(ERRORS[1], marks=pytest.mark.long)],
+    ids=lambda each: type(each).__name__,
+)
 TIMES = 3
 TIMEOUT_S = 1.0
 

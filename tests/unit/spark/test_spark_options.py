@@ -137,4 +137,6 @@ SAID = [
 
 @pytest.mark.parametrize(("text", "said"), SAID)
 def test_cause_of_a_failure_is_the_line_that_names_it(text: str, said: str) -> None:
-    assert str(job_error(Exception(text))).startswith(said)
+    error = job_error(Exception(text))
+    assert isinstance(error, JobFailed)
+    assert str(error).startswith(said)
