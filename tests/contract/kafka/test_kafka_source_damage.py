@@ -6,7 +6,8 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient
 
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
@@ -106,27 +107,55 @@ def test_receive_of_unreadable_messages_skips_what_a_transaction_took_back(
 
 
 @pytest.mark.parametrize("holds", [False, True])
+@pytest.mark.parametrize(("deltas", "batch"), [([5], 20), ([30, 1], 20), ([30, 1, 2, 3], 1)])
 def test_receive_of_a_record_that_states_a_later_offset_marks_it_and_loses_none_after_it(
-    broker: KafkaSources, holds: bool
+    broker: KafkaSources, deltas: Sequence[int], holds: bool, batch: int
 ) -> None:
     topic = broker.create()
     broker.send(topic, numbered(10))
-    produce(broker.bootstrap, topic, crafted([5], [b"false"]))
-    with closing(broker.open(topic, batch=20)) as source:
-        found = gathered(source, 11)
+    with_it = [b"false", b"1", b"2", b"3"][: len(deltas)]
+    produce(broker.bootstrap, topic, crafted(deltas, with_it))
+    with closing(broker.open(topic, batch=batch)) as source:
+        found = gathered(source, 10 + len(deltas))
         if holds:  # a client resumes where it believes to be
             source.keep_alive()
         source.settle(found)
-        broker.send(topic, numbered(20))
-        found += settled(source, 20)
+        broker.send(topic, numbered(50))
+        found += settled(source, 50)
     with closing(broker.open(topic)) as source:
         broker.send(topic, [b"last"])
         found += settled(source, 1)
         assert is_quiet(source)
-    assert bodies(found) == [*numbered(10), b"false", *numbered(20), b"last"]
-    assert offsets(found) == [*range(32)]
+    assert bodies(found) == [*numbered(10), *with_it, *numbered(50), b"last"]
+    assert offsets(found) == [*range(len(found))]
     assert [number for number, each in enumerate(found) if each.unreadable] == [10]
     assert found[10].unreadable.startswith("offset: expected")
+
+
+def test_receive_of_a_false_offset_after_a_gap_marks_one_record(broker: KafkaSources) -> None:
+    topic = broker.create()
+    broker.send(topic, numbered(20))
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 20})
+    produce(broker.bootstrap, topic, crafted([50], [b"at the beginning"]))
+    settings = {"bootstrap_servers": broker.bootstrap, "transactional_id": topic}
+    with closing(KafkaProducer(**settings)) as producer:
+        producer.init_transactions()
+        for _ in range(3):  # the mark of its end has an offset, too
+            producer.begin_transaction()
+            producer.send(topic, b"aborted")
+            producer.flush(30)
+            producer.abort_transaction()
+    produce(broker.bootstrap, topic, crafted([50], [b"after aborted ones"]))
+    with closing(broker.open(topic)) as source:
+        found = settled(source, 2)
+        assert is_quiet(source)
+        broker.send(topic, [b"last"])
+        found += settled(source, 1)
+    assert bodies(found) == [b"at the beginning", b"after aborted ones", b"last"]
+    assert [bool(each.unreadable) for each in found] == [True, True, False]
+    places = [20, 21 if broker.client == "librdkafka" else 27, 28]
+    assert offsets(found) == places
 
 
 def test_receive_of_batches_that_hold_too_much_returns_them_as_they_came_and_goes_on(

@@ -1,6 +1,5 @@
 """Where a log begins, what precedes what in it, and what a source does about a topic's id."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -159,6 +158,22 @@ def test_partition_where_nothing_comes_though_records_wait_is_logged_once(
     assert len(caplog.records) == 1
 
 
+def test_partition_that_came_back_does_not_count_as_still_for_the_time_between(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    still = StillPartitions("t", lambda: now[0])
+    for _ in range(2):
+        still.begin([0])
+        still.note(0, 9, 3)
+        now[0] += STILL_S - 1
+    still.note(0, 9, 3)
+    assert not caplog.records
+    now[0] += 1
+    still.note(0, 9, 3)
+    assert len(caplog.records) == 1
+
+
 def test_failures_at_one_record_are_logged_once_and_raised_until_records_come(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -184,7 +199,7 @@ def test_record_that_states_an_offset_beyond_the_end_gets_the_next_one_and_nothi
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     offsets = StatedOffsets("t", lambda _: 20)
-    offsets.begin([SimpleNamespace(partition=0, offset=10)])
+    offsets.begin([(0, 10)])
     assert offsets.offset_of(0, 10) == (10, "")
     assert offsets.offset_of(0, 20) == (11, "offset: expected one before the log's end, 20; got 20")
     assert offsets.offset_of(0, 15) is None  # librdkafka may fetch on after what it stated
@@ -196,3 +211,44 @@ def test_record_that_states_an_offset_beyond_the_end_gets_the_next_one_and_nothi
     assert offsets.unread() == set()
     assert offsets.offset_of(0, 12) == (12, "")
     assert ["offset 12 came where at least 14" in each.message for each in caplog.records] == [True]
+
+
+def test_record_in_order_after_a_refused_one_leaves_the_rest_to_be_read_again() -> None:
+    offsets = StatedOffsets("t", lambda _: 40)
+    offsets.begin([(0, 10)])
+    assert offsets.offset_of(0, 50, b"false") == (10, said(40, 50))
+    assert offsets.offset_of(0, 11, b"good") == (11, "")
+    assert (offsets.after(0), offsets.unread()) == (12, {0})  # librdkafka may be after 50
+    offsets.resume()
+    assert offsets.unread() == {0}
+    assert offsets.offset_of(0, 12) == (12, "")
+    offsets.resume()
+    assert offsets.unread() == set()
+
+
+def test_refused_record_that_comes_again_is_not_refused_again_and_what_follows_it_is_taken() -> (
+    None
+):
+    end = 40
+    offsets = StatedOffsets("t", lambda _: end)
+    offsets.begin([(0, 10)])
+    assert offsets.offset_of(0, 50, b"false") == (10, said(40, 50))
+    assert offsets.unread() == {0}
+    end = 60  # the log grows past what it states
+    for was_cut, after in ((True, 11), (False, 12), (False, 13)):  # a gap before it
+        assert offsets.offset_of(0, 50, b"false") is None
+        assert (offsets.unread(was_cut=was_cut), offsets.after(0)) == ({0}, after)
+    assert offsets.offset_of(0, 50, b"false") is None
+    assert offsets.offset_of(0, 70, b"another") == (13, said(60, 70))
+    assert offsets.offset_of(0, 14) == (14, "")
+    assert (offsets.unread(was_cut=False), offsets.after(0)) == ({0}, 15)
+    assert offsets.offset_of(0, 70, b"another") is None
+    assert (offsets.offset_of(0, 15), offsets.unread()) == ((15, ""), set())
+    offsets.resume()  # librdkafka would after 70
+    assert offsets.unread() == {0}
+    offsets.begin([(0, 10)])
+    assert offsets.offset_of(0, 50, b"false") == (50, "")
+
+
+def said(end: int, stated: int) -> str:
+    return f"offset: expected one before the log's end, {end}; got {stated}"

@@ -1,7 +1,7 @@
 """Notices a record at which a client stands still, and says which: nothing behind it is read."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from duebridge.errors import BridgeError
@@ -64,11 +64,16 @@ class StillPartitions:
     def __init__(self, topic: str, now: Callable[[], float] = monotonic) -> None:
         self._topic, self._now = topic, now
         self._since: dict[int, tuple[int, float]] = {}
-        self._said: set[tuple[int, int]] = set()
+        self._said: dict[int, int] = {}
 
     def forget(self) -> None:
         """Begin anew, after a time in which nothing was to come."""
         self._since.clear()
+
+    def begin(self, parts: Iterable[int]) -> None:
+        """Begin partitions anew, which were another member's."""
+        for part in parts:
+            self._since.pop(part, None)
 
     def note(self, part: int, offset: int, waiting: int) -> None:
         """Note where a partition goes on, and what waits there; log it once after `STILL_S`."""
@@ -76,9 +81,9 @@ class StillPartitions:
             self._since[part] = offset, self._now()
             return
         still_s = self._now() - self._since[part][1]
-        if still_s < STILL_S or (part, offset) in self._said:
+        if still_s < STILL_S or self._said.get(part) == offset:
             return
-        self._said.add((part, offset))
+        self._said[part] = offset
         log.warning(
             "topic %s, partition %d: nothing came from offset %d on for %d s, though %d records "
             "wait: this client cannot read the next one, or a transaction is open; %s",

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -29,7 +29,7 @@ from duebridge_connectors.kafka.source.librdkafka.errors import (
     failure_by,
 )
 from duebridge_connectors.kafka.source.librdkafka.headers import read_headers
-from duebridge_connectors.kafka.source.librdkafka.offsets import StatedOffsets
+from duebridge_connectors.kafka.source.librdkafka.offsets import BEGINNING, StatedOffsets
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs
 from duebridge_connectors.kafka.source.standstill import StillPartitions
 
@@ -92,13 +92,14 @@ class LibrdkafkaConsumer:
             raise self._failure
         with _translated():
             self._resume()
+            most = max(most, 2)  # what follows a refused record comes with it
             found = self._consumer.consume(most, 0)
             if not found:
                 # A batch would wait for its last message.
                 found = self._consumer.consume(1, wait_s)
-                if found and most > 1:
+                if found:
                     found += self._consumer.consume(most - 1, 0)
-            arrivals = self._arrivals(found)
+            arrivals = self._arrivals(found, was_cut=len(found) >= most)
             self._note_still()
             return arrivals
 
@@ -132,7 +133,7 @@ class LibrdkafkaConsumer:
         if self._logs is None or not self._logs.was_assigned:
             return None
         try:
-            return self._behind([TopicPartition(self._topic, part) for part in self._logs.owned])
+            return self._behind(self._logs.owned)
         except (KafkaException, RuntimeError):  # closed meanwhile
             return None
 
@@ -147,18 +148,23 @@ class LibrdkafkaConsumer:
             self._consumer.close()
         self._admin = None  # dropping the last reference joins librdkafka's threads
 
-    def _behind(self, parts: list[Any]) -> int | None:
+    def _behind(self, parts: Iterable[int]) -> int | None:
         behind = 0
-        for at in self._consumer.position(parts) if parts else ():
+        for part in parts:
+            at = TopicPartition(self._topic, part)
             _, high = self._consumer.get_watermark_offsets(at, cached=True)
-            end = max(high, self._ends.get(at.partition, -1))
-            start = at.offset if at.offset >= 0 else self._starts.get(at.partition, -1)
+            end, start = max(high, self._ends.get(part, -1)), self._place(part)
             if end < 0 or start < 0:
                 return None
             behind += max(0, end - start)
         return behind
 
-    def _arrivals(self, found: list[Any]) -> list[Arrival]:
+    def _place(self, part: int) -> int:
+        """Return where a partition goes on; librdkafka's own position may be a false one."""
+        after = self._offsets.after(part)
+        return after if after >= 0 else self._starts.get(part, -1)
+
+    def _arrivals(self, found: list[Any], *, was_cut: bool) -> list[Arrival]:
         owned = self._logs.owned if self._logs is not None else {}
         arrivals: list[Arrival] = []
         read = read_headers(found)
@@ -170,11 +176,12 @@ class LibrdkafkaConsumer:
             elif (log_ := owned.get(each.partition())) is not None:
                 epoch, at = each.leader_epoch(), each.timestamp()[1]
                 epoch = -1 if epoch is None else epoch
-                if (judged := self._offsets.offset_of(log_.part, each.offset())) is None:
+                content = at, each.key(), each.value()
+                if (judged := self._offsets.offset_of(log_.part, each.offset(), *content)) is None:
                     continue
-                place, said = (epoch, judged[0], at), judged[1] or read.unreadable.get(number, "")
-                arrivals.append(log_.arrival(*place, each.key(), each.value(), headers, said))
-        self._reread()
+                said = judged[1] or read.unreadable.get(number, "")
+                arrivals.append(log_.arrival(epoch, judged[0], *content, headers, said))
+        self._reread(was_cut=was_cut)
         if self._failure is not None and not arrivals:
             raise self._failure
         return arrivals
@@ -187,11 +194,12 @@ class LibrdkafkaConsumer:
             return
         starts = [self._start(logs, each) for each in consumer.committed(parts, COMMITTED_S)]
         logs.begin(each.partition for each in parts)
-        self._offsets.begin(starts)
+        self._note_ends(starts)
+        self._offsets.begin((each.partition, self._known_start(each)) for each in starts)
+        self._still.begin(each.partition for each in parts)
         consumer.incremental_assign(starts)
         if self._is_holding:
             consumer.pause(parts)
-        self._note_ends(starts)
 
     def _start(self, logs: Logs, found: Any) -> Any:
         if found.error is not None:
@@ -218,8 +226,8 @@ class LibrdkafkaConsumer:
             self._offsets.resume()
             self._reread()
 
-    def _reread(self) -> None:
-        for part in self._offsets.unread():
+    def _reread(self, *, was_cut: bool = True) -> None:
+        for part in self._offsets.unread(was_cut=was_cut):
             if self._logs is not None and part in self._logs.owned:
                 at = TopicPartition(self._topic, part, self._offsets.after(part))
                 self._consumer.seek(at)
@@ -230,14 +238,17 @@ class LibrdkafkaConsumer:
             return
         self._looked_at = now
         for part in self._logs.owned:
-            waiting = self._behind([TopicPartition(self._topic, part)])
-            after = self._offsets.after(part)
-            offset = after if after >= 0 else self._starts.get(part, 0)
-            self._still.note(part, offset, waiting or 0)
+            with suppress(KafkaException):
+                self._still.note(part, self._place(part), self._behind([part]) or 0)
 
     def _known_end(self, part: int) -> int:
         at = TopicPartition(self._topic, part)
-        return int(self._consumer.get_watermark_offsets(at, cached=True)[1])
+        with suppress(KafkaException):
+            return int(self._consumer.get_watermark_offsets(at, cached=True)[1])
+        return -1
+
+    def _known_start(self, start: Any) -> int:
+        return max(int(start.offset), self._starts.get(start.partition, BEGINNING))
 
     def _refresh_ends(self) -> None:
         now = monotonic()
@@ -246,12 +257,12 @@ class LibrdkafkaConsumer:
             self._note_ends(self._consumer.assignment())
 
     def _note_ends(self, parts: list[Any]) -> None:
-        """Ask where logs end, for `lag` alone: what is not fetched has no known end."""
+        """Ask where logs begin and end: what is not fetched has no known end."""
         for part in parts:
             with suppress(KafkaException):
                 low, high = self._consumer.get_watermark_offsets(part, 1.0)
                 self._ends[part.partition] = high
-                self._starts[part.partition] = part.offset if part.offset >= 0 else low
+                self._starts[part.partition] = max(part.offset, low)
 
 
 class TopicQuestion:

@@ -5,16 +5,19 @@ records after it, which would count as known. librdkafka tells no bounds of a re
 offset at or beyond the end of the log is refused; a false one before it is not recognised
 (docs/security.md), but for the log line about the offsets that then fall.
 
-librdkafka goes on fetching after what a record states, and resumes there. So after a refused one
-nothing is taken but the next record in order, and its partition is read again from there.
+librdkafka goes on fetching after what a record states, and resumes after the highest offset that
+one stated since the last seek. So after a refused one nothing is taken but the next record in
+order, and its partition is read again from there. The refused one may come once more then: where
+offsets have a gap before it, or with the rest of its batch.
 """
 
 import logging
 from collections.abc import Callable, Collection, Iterable
 from time import monotonic
-from typing import Any
 
 FALLS_S = 10.0  # between two log lines about a partition
+MOST_REFUSED = 10_000  # that are known again
+BEGINNING = -2  # of the log, as librdkafka writes it
 
 log = logging.getLogger(__name__)
 
@@ -29,55 +32,78 @@ class StatedOffsets:
         self._next: dict[int, int] = {}
         self._ends: dict[int, int] = {}  # the highest that were known
         self._misled: set[int] = set()  # librdkafka's position is not ours
-        self._unread: set[int] = set()  # of these, what is not read again yet
+        self._strayed: set[int] = set()  # of these, those that strayed since they were read again
+        self._unread: set[int] = set()  # of these, those to read again
+        self._refused: dict[tuple[int, int], None] = {}  # partition and hash
+        self._repeated: set[int] = set()  # a refused record that came again was the last so far
 
-    def begin(self, starts: Iterable[Any]) -> None:
-        """Begin partitions at offsets, or at the beginning of the log."""
-        for start in starts:
-            self._next[start.partition] = start.offset
-            self._ends.pop(start.partition, None)
-            self._forgive(start.partition)
+    def begin(self, starts: Iterable[tuple[int, int]]) -> None:
+        """Begin partitions at offsets, or at `BEGINNING`."""
+        for part, offset in starts:
+            self._next[part] = offset
+            self._ends.pop(part, None)
+            for marks in (self._misled, self._strayed, self._unread, self._repeated):
+                marks.discard(part)
+            self._refused = {each: None for each in self._refused if each[0] != part}
 
     def after(self, part: int) -> int:
-        """Return where a partition goes on; an offset, or that of its beginning."""
-        return self._next[part]
+        """Return where a partition goes on; an offset, or `BEGINNING`."""
+        return self._next.get(part, BEGINNING)
 
-    def unread(self) -> Collection[int]:
-        """Return the partitions to read again from where they go on; then forget them."""
+    def unread(self, *, was_cut: bool = True) -> Collection[int]:
+        """Return the partitions to read again from where they go on; then forget them.
+
+        Where nothing follows a refused record that came again, offsets have a gap before it, and
+        the next offset is tried; unless what was fetched `was_cut`.
+        """
+        for part in self._repeated:
+            self._unread.add(part)
+            self._next[part] += not was_cut
+        self._repeated.clear()
         found, self._unread = self._unread, set()
+        self._strayed -= found
         return found
 
     def overtake(self, part: int) -> None:
         """Note that librdkafka handed out a record that was not taken."""
         self._misled.add(part)
+        self._strayed.add(part)
 
     def resume(self) -> None:
         """Note that librdkafka resumes after what the last records stated, taken or not."""
         self._unread |= self._misled
 
-    def offset_of(self, part: int, stated: int) -> tuple[int, str] | None:
+    def offset_of(self, part: int, stated: int, *content: object) -> tuple[int, str] | None:
         """Return a record's offset, and what is wrong with the one that it states.
 
-        None: it does not come next, after a refused one. A refused record gets the offset that was
-        expected, which no record after it has.
+        None: it does not come next, after a refused one, or was refused before. A refused record
+        gets the offset that was expected, which no record after it has.
         """
         expected = max(self._next.get(part, 0), 0)
         if part in self._unread and stated != expected:
             return None
+        if self._refused and (part, hash((stated, *content))) in self._refused:
+            self.overtake(part)
+            self._repeated.add(part)
+            return None
+        self._repeated.discard(part)
         if stated >= self._ends.get(part, 0) and 0 <= (end := self._end(part)) <= stated:
-            self._misled.add(part)
-            self._unread.add(part)
+            self._refuse(part, hash((stated, *content)))
             self._next[part] = expected + 1
             return expected, f"offset: expected one before the log's end, {end}; got {stated}"
         if stated < expected:
             self._note_fall(part, expected, stated)
-        self._forgive(part)
+        if part not in self._strayed:
+            self._misled.discard(part)
         self._next[part] = stated + 1
         return stated, ""
 
-    def _forgive(self, part: int) -> None:
-        self._misled.discard(part)
-        self._unread.discard(part)
+    def _refuse(self, part: int, content: int) -> None:
+        self.overtake(part)
+        self._unread.add(part)
+        if len(self._refused) >= MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[part, content] = None
 
     def _end(self, part: int) -> int:
         self._ends[part] = end = max(self._end_of(part), self._ends.get(part, -1))
