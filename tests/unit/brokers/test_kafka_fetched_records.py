@@ -1,6 +1,9 @@
 """Fetched records are read as kafka-python reads them, but for header names that are no text."""
 
+import gzip
 import struct
+import time
+import tracemalloc
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,7 +19,8 @@ from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchB
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.util import decode_varint
 
-from duebridge_connectors.kafka.source.kafka_python import fetched_records
+from duebridge_connectors.kafka.source.consumer import RecordFailed
+from duebridge_connectors.kafka.source.kafka_python import decompression, fetched_records
 from duebridge_connectors.kafka.source.kafka_python.fetched_records import (
     SAID,
     FetchedRecord,
@@ -86,7 +90,7 @@ def read(kind: Any, log: bytes, takes: int, *, begin: int = 0, aborted: Sequence
     while part:
         try:
             rows = [plain(each) for each in part.take(takes)]
-        except CorruptRecordError:
+        except (CorruptRecordError, RecordFailed):
             return found, CorruptRecordError
         found.append((rows, part.next_fetch_offset, part.leader_epoch, part.records_read))
     return found, None
@@ -210,6 +214,42 @@ def test_take_of_a_batch_that_holds_too_much_returns_it_as_it_came(
     assert part.next_fetch_offset == 3
 
 
+@pytest.mark.parametrize("name", CODECS)
+def test_take_of_a_batch_that_does_not_decompress_returns_it_as_it_came(name: str) -> None:
+    number, is_installed = CODECS[name]
+    if not is_installed():
+        pytest.skip(f"{name} is not installed")
+    batch = crafted([0, 1], [b"0" * 999, b"1"], number)
+    batch[RECORDS_AT:] = b"\x7f" * (len(batch) - RECORDS_AT)
+    log = bytes(with_checksum(batch)) + packed([Batch([(1, None, b"next", [])], gap=2)])
+    part = FetchedRecords(0, PLACE, MemoryRecords(log))
+    refused, after = part.take(9)
+    assert (refused.offset, refused.value, refused.headers) == (1, bytes(batch), ())
+    assert "2 records, compressed: they do not decompress, " in refused.unreadable
+    assert (after.offset, after.value, after.unreadable) == (2, b"next", "")
+
+
+def test_take_of_gzip_in_many_members_ends_soon() -> None:
+    batch, count = crafted([0], [bytes(1000)], GZIP), 150_000
+    members = bytes(batch[RECORDS_AT:]) + gzip.compress(b"") * count
+    began_at = time.monotonic()
+    records = decompression._gzip(members, 2000)
+    assert time.monotonic() - began_at < 10.0  # minutes if each member costs what is left
+    assert records == gzip.decompress(members[: -20 * count])
+
+
+def test_decompress_of_a_small_batch_reserves_little() -> None:
+    for name, (number, is_installed) in CODECS.items():
+        if is_installed():
+            batch = DefaultRecordBatch(bytes(crafted([0], [bytes(1000)], number)))
+            tracemalloc.start()
+            records, _ = decompression.decompressed(batch, decompression.MOST_BYTES)
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert len(records) > 1000
+            assert most < 2**20, name
+
+
 def test_take_of_batches_that_hold_much_together_leaves_the_rest_to_the_next_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -240,8 +280,9 @@ def test_take_that_raises_after_records_leaves_nothing_that_a_poll_would_wait_fo
     log[-3] ^= 1
     part = FetchedRecords(0, PLACE, MemoryRecords(bytes(log)))
     assert [each.offset for each in part.take(5)] == [0]
-    with pytest.raises(CorruptRecordError, match="offset 1: the checksum"):
+    with pytest.raises(RecordFailed, match="offset 1: the checksum") as raised:
         part.take(5)
+    assert (raised.value.part, raised.value.offset) == (PLACE.partition, 1)
     assert not part
     assert part.next_fetch_offset == 1
 

@@ -3,7 +3,8 @@
 kafka-python has no limit. The codecs are those that it found.
 """
 
-import zlib
+import gzip
+import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from kafka.errors import UnsupportedCodecError
 from kafka.record.default_records import DefaultRecordBatch
 
 MOST_BYTES = 64 * 1024 * 1024
+FIRST_PIECE_BYTES = 128 * 1024
 XERIAL_HEADER = 16
 
 
@@ -37,14 +39,7 @@ def decompressed(batch: DefaultRecordBatch, most: int) -> tuple[bytes, int]:
 
 
 def _gzip(data: bytes, most: int) -> bytes:
-    records = b""
-    while data and len(records) < most:
-        stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        records += stream.decompress(data, most - len(records))
-        if not stream.eof and len(records) < most:
-            raise EOFError("the gzip stream was cut")
-        data = stream.unused_data
-    return records
+    return _joined(gzip.GzipFile(fileobj=io.BytesIO(data)).read, most)
 
 
 def _snappy(data: bytes, most: int) -> bytes:
@@ -81,8 +76,12 @@ def _varint(data: bytes) -> Iterator[int]:
 def _lz4(data: bytes, most: int) -> bytes:
     if found.lz4 is None:  # another library than pip install 'kafka-python[lz4]' brings
         raise UnsupportedCodecError("Libraries for lz4 compression codec not found")
-    stream = found.lz4.LZ4FrameDecompressor()
-    records: bytes = stream.decompress(data, max_length=most)
+    stream, rest = found.lz4.LZ4FrameDecompressor(), iter([data])
+
+    def read(size: int) -> bytes:
+        return b"" if stream.eof else stream.decompress(next(rest, b""), max_length=size)
+
+    records = _joined(read, most)
     if not stream.eof and len(records) < most:
         raise EOFError("the lz4 stream was cut")
     return records
@@ -90,7 +89,17 @@ def _lz4(data: bytes, most: int) -> bytes:
 
 def _zstd(data: bytes, most: int) -> bytes:
     with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as stream:
-        return stream.read(most)
+        return _joined(stream.read, most)
+
+
+def _joined(read: Callable[[int], bytes], most: int) -> bytes:
+    """Read up to `most`, each time no more than came so far: codecs reserve what they are asked."""
+    pieces, left, size = [], most, FIRST_PIECE_BYTES
+    while left > 0 and (piece := read(min(left, size))):
+        pieces.append(piece)
+        left -= len(piece)
+        size *= 2
+    return b"".join(pieces)
 
 
 _READERS: Mapping[int, Callable[[bytes, int], Any]] = {

@@ -11,11 +11,12 @@ from typing import Any
 import msgspec
 from kafka import IsolationLevel
 from kafka.consumer.fetcher import Fetcher
-from kafka.errors import CorruptRecordError
+from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import decode_varint
 
 from duebridge.envelope import SHORT_BYTES
+from duebridge_connectors.kafka.source.consumer import RecordFailed
 from duebridge_connectors.kafka.source.kafka_python.decompression import (
     MOST_BYTES,
     BatchTooLarge,
@@ -67,10 +68,15 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
     def take(self, n: int | None = None) -> list[FetchedRecord]:
         """Return up to `n` records; after an error it is empty, so that its rest is fetched again.
 
-        kafka-python's would look full for ever: a poll that finds it so never ends.
+        kafka-python's would look full for ever: a poll that finds it so never ends. Raises
+        `RecordFailed`.
         """
         try:
             taken: list[FetchedRecord] = super().take(n)
+        except CorruptRecordError as error:
+            self.drain()
+            part = self.topic_partition.partition
+            raise RecordFailed(str(error), part, self.next_fetch_offset) from error
         except Exception:
             self.drain()
             raise
@@ -106,11 +112,11 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         return bool(batch.is_control_batch)
 
     def _read(self, batch: DefaultRecordBatch) -> Iterator[FetchedRecord]:
-        try:
-            data, at = decompressed(batch, MOST_BYTES)
-        except BatchTooLarge:
-            yield self._unread(batch)
+        found = self._decompressed(batch)
+        if isinstance(found, str):
+            yield self._unread(batch, found)
             return
+        data, at = found
         self._room.left -= len(data)
         batch._buffer = b""  # not twice in memory
         first, first_ms, epoch = batch.base_offset, batch.first_timestamp, batch.leader_epoch
@@ -140,13 +146,25 @@ class FetchedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         if at != len(data):
             raise CorruptRecordError(f"expected records of {len(data)} bytes; got {at}")
 
-    def _unread(self, batch: DefaultRecordBatch) -> FetchedRecord:
-        """Return a batch that holds too much as one record: as it came, in its last one's place."""
+    def _decompressed(self, batch: DefaultRecordBatch) -> tuple[bytes, int] | str:
+        """Return the records of a batch, and where they begin; or why it is refused."""
+        try:
+            return decompressed(batch, MOST_BYTES)
+        except BatchTooLarge:
+            return f"expected at most {MOST_BYTES} bytes"
+        except (UnsupportedCodecError, MemoryError):
+            raise
+        except Exception as error:  # of the codec: the checksum fits, so it was sent like that
+            return f"they do not decompress, {type(error).__name__}: {error}"
+
+    def _unread(self, batch: DefaultRecordBatch, why: str) -> FetchedRecord:
+        """Return a batch as one record: as it came, in its last one's place."""
         raw, last, sent_ms = bytes(batch._buffer), batch.last_offset, batch.max_timestamp
-        said = f"{batch.records_count} records, compressed: expected at most {MOST_BYTES} bytes"
         self._room.left -= len(raw)
         self._count(last, len(raw))
-        said = f"{said}; the body is their batch as it came"
+        said = (
+            f"{batch.records_count} records, compressed: {why}; the body is their batch as it came"
+        )
         return FetchedRecord(batch.leader_epoch, last, sent_ms, None, raw, (), said)
 
     def _most_offsets(self, batch: DefaultRecordBatch) -> range:
