@@ -1,19 +1,21 @@
 """Where a log begins, what precedes what in it, and what a source does about a topic's id."""
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
-from duebridge.ports.source import LogPosition
+from duebridge.ports.source import LogPosition, SourcePlan
 from duebridge_connectors.kafka.source.consumer import RecordFailed
 from duebridge_connectors.kafka.source.librdkafka.offsets import StatedOffsets
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs, origin_of
+from duebridge_connectors.kafka.source.source import KafkaSource
 from duebridge_connectors.kafka.source.standstill import (
     STILL_S,
     TRIES,
-    FailedPlace,
+    FailedPlaces,
     StillPartitions,
 )
 from duebridge_connectors.kafka.source.watch import SILENCE_S, TopicRemade, TopicWatch
@@ -174,25 +176,73 @@ def test_partition_that_came_back_does_not_count_as_still_for_the_time_between(
     assert len(caplog.records) == 1
 
 
-def test_failures_at_one_record_are_logged_once_and_raised_until_records_come(
+def test_failures_at_records_are_logged_once_each_and_raised_while_they_are_this_members(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    failed = FailedPlace("t")
-    for offset in (3, *[4] * TRIES, 4):
-        failed.check()
-        failed.note(RecordFailed("damaged", 1, offset))
+    logs, failed = Logs("orders", "t", "A"), FailedPlaces("t")
+    failed.note(RecordFailed("damaged", 1, 3))
+    for _ in range(TRIES):
+        failed.check(logs)
+        for part in (0, 1):  # they alternate
+            failed.note(RecordFailed("damaged", part, 4))
         failed.note(BrokerUnavailable("no answer"))
-        if offset == 4 and len(caplog.records):
-            break
-    with pytest.raises(BrokerUnavailable, match="partition 1: cannot be read from offset 4 on"):
-        failed.check()
     failed.note(RecordFailed("damaged", 1, 4))
-    assert len(caplog.records) == 1
-    logs = Logs("orders", "t", "A")
+    assert len(caplog.records) == 2
+    with pytest.raises(BrokerUnavailable, match="cannot be read from offset 4 on"):
+        failed.check(logs)
     logs.begin([0, 1])
-    assert not failed.pass_by([arrival(logs, 0, 9, part=0), arrival(logs, 0, 3, part=1)])
-    assert failed.pass_by([arrival(logs, 0, 4, part=1)])
-    failed.check()
+    assert not failed.pass_by([arrival(logs, 0, 9, part=0), arrival(logs, 0, 3, part=1)], logs)
+    with pytest.raises(BrokerUnavailable, match="partition 1: cannot be read from offset 4 on"):
+        failed.check(logs)
+    logs.end([1])
+    failed.check(logs)
+    assert failed.pass_by([], logs)
+    logs.begin([1])
+    assert not failed.pass_by([], logs)
+    assert failed.pass_by([arrival(logs, 0, 4, part=1)], logs)
+    failed.check(logs)
+
+
+class Idle(Answers):
+    """A client of a topic in which nothing waits; its first connections end with these errors."""
+
+    def __init__(self, *failures: Exception) -> None:
+        super().__init__("A")
+        self.failures = list(failures)
+
+    def ask_topic(self) -> Any:
+        return self
+
+    def join(self, logs: Logs) -> None:
+        logs.begin([0])
+
+    def take(self, wait_s: float, most: int) -> list[Any]:
+        if self.failures:
+            raise self.failures.pop(0)
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("failure", "steady_s", "is_reset"),
+    [
+        (BrokerUnavailable("away"), 0.0, True),
+        (BrokerUnavailable("away"), 60.0, False),  # the connection is too young to tell
+        (RecordFailed("damaged", 0, 4), 0.0, False),  # nothing came from there on
+    ],
+)
+def test_receive_of_nothing_on_a_steady_connection_resets_the_pause_after_failures(
+    failure: Exception, steady_s: float, is_reset: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duebridge_connectors.kafka.source.source.STEADY_S", steady_s)
+    client: Any = Idle(failure)
+    with closing(KafkaSource(lambda: client, SourcePlan("i", "b", {"topic": "t"}))) as source:
+        with pytest.raises(BrokerUnavailable):
+            source.receive(0.0)
+        assert source.receive(1.0) == []
+        assert (source._pace._pause_s == 0) == is_reset
 
 
 def test_record_that_states_an_offset_beyond_the_end_gets_the_next_one_and_nothing_skips_after_it(

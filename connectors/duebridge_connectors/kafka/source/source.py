@@ -13,13 +13,14 @@ from duebridge.ports.source import Arrival, SourcePlan
 from duebridge_connectors.kafka.source.consumer import CommitRefused, GroupConsumer
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Log, Logs
 from duebridge_connectors.kafka.source.reconnect_backoff import ReconnectBackoff
-from duebridge_connectors.kafka.source.standstill import FailedPlace
-from duebridge_connectors.kafka.source.watch import TopicRemade, TopicWatch
+from duebridge_connectors.kafka.source.standstill import FailedPlaces
+from duebridge_connectors.kafka.source.watch import SILENCE_S, TopicRemade, TopicWatch
 
 TEND_S = 1.0  # between two calls of the client while records are left over
 SLICE_S = 0.5
 LAST_COMMIT_S = 3.0  # of a close, for a rebalance to end
 REBALANCE_POLL_S = 0.05
+STEADY_S = 1.5 * SILENCE_S  # of a connection without records, to count as a success
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class KafkaSource:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._pace = ReconnectBackoff(self._closing)
-        self._failed = FailedPlace(self._topic)
+        self._failed = FailedPlaces(self._topic)
         self._consumer: GroupConsumer | None = None
         self._ready: deque[Arrival] = deque()  # taken from the client, more than a batch holds
         self._owed: dict[Log, CommittedOffset] = {}  # settled, and not yet committed
@@ -55,7 +56,7 @@ class KafkaSource:
                 self._commit(consumer)
             if not self._ready:
                 self._ready.extend(taken := self._taken(consumer, wait_s))
-                if taken and self._failed.pass_by(taken):
+                if self._failed.pass_by(taken, self._logs) and (taken or self._is_steady()):
                     self._pace.succeeded()
             elif time.monotonic() - self._tended_at > TEND_S:
                 self._tended_at = time.monotonic()
@@ -63,7 +64,7 @@ class KafkaSource:
                 consumer.hold()
             batch += self._cut()
         if not batch:
-            self._failed.check()
+            self._failed.check(self._logs)
         return batch  # empty if the consumer was dropped
 
     def settle(self, arrivals: Sequence[Arrival]) -> None:
@@ -125,7 +126,11 @@ class KafkaSource:
                     self._topic,
                 )
             consumer.join(self._logs)
+            self._joined_at = time.monotonic()
         return self._consumer
+
+    def _is_steady(self) -> bool:
+        return time.monotonic() - self._joined_at >= STEADY_S
 
     def _taken(self, consumer: GroupConsumer, wait_s: float) -> list[Arrival]:
         """Take in slices, so that `close` and the watch need not wait for long."""

@@ -8,6 +8,7 @@ from duebridge.errors import BridgeError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival
 from duebridge_connectors.kafka.source.consumer import RecordFailed
+from duebridge_connectors.kafka.source.logs import Logs
 
 TRIES = 3
 STILL_S = 30.0
@@ -16,46 +17,51 @@ HOW_TO_GO_ON = "docs/runbooks/intake-down.md says how to go on"
 log = logging.getLogger(__name__)
 
 
-class FailedPlace:
-    """The record at which one connection after the other ends."""
+class FailedPlaces:
+    """The records at which one connection after the other ends; a partition has one at a time."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self.forget()
+        self._failed: dict[int, tuple[RecordFailed, int]] = {}  # by partition, with tries
 
-    def pass_by(self, arrivals: Sequence[Arrival]) -> bool:
-        """Forget it if a record from there on came; return whether there is none."""
-        if self._place is not None:
-            part, offset = self._place
-            handles = (each.handle for each in arrivals)
-            if any(log_.part == part and at >= offset for log_, _, at in handles):
-                self.forget()
-        return self._place is None
+    def pass_by(self, arrivals: Sequence[Arrival], logs: Logs) -> bool:
+        """Forget those from which on a record came; return whether this member has none."""
+        if self._failed:
+            for log_, _, offset in (each.handle for each in arrivals):
+                if log_.part in self._failed and offset >= self._failed[log_.part][0].offset:
+                    del self._failed[log_.part]
+        return not self._held(logs)
 
     def forget(self) -> None:
-        """Forget it: the topic is another one."""
-        self._place: tuple[int, int] | None = None
-        self._tries = 0
+        """Forget them: the topic is another one."""
+        self._failed.clear()
 
     def note(self, error: BridgeError) -> None:
-        """Note what ended a connection; log the place once it has ended several in a row."""
+        """Note what ended a connection; log the place once it has ended several."""
         if not isinstance(error, RecordFailed):
             return
-        place = error.part, error.offset
-        self._tries = self._tries + 1 if place == self._place else 1
-        self._place, self._error = place, error
-        if self._tries == TRIES:
-            log.error("%s", self._text())
+        before, tries = self._failed.get(error.part, (error, 0))
+        tries = tries + 1 if before.offset == error.offset else 1
+        self._failed[error.part] = error, tries
+        if tries == TRIES:
+            log.error("%s", self._text(error))
 
-    def check(self) -> None:
+    def check(self, logs: Logs) -> None:
         """Raise `BrokerUnavailable` where one has ended several: it is no use to look well."""
-        if self._tries >= TRIES:
-            raise BrokerUnavailable(self._text())
+        for error, tries in self._held(logs):
+            if tries >= TRIES:
+                raise BrokerUnavailable(self._text(error))
 
-    def _text(self) -> str:
-        part, offset = self._place or (-1, -1)
-        where = f"topic {self._topic}, partition {part}: cannot be read from offset {offset} on"
-        return f"{where}, after {TRIES} tries and more: {self._error}; {HOW_TO_GO_ON}"
+    def _held(self, logs: Logs) -> list[tuple[RecordFailed, int]]:
+        """Return those of this member's partitions, or all while it has not got any yet."""
+        failed = self._failed.items()
+        return [each for part, each in failed if part in logs.owned or not logs.was_assigned]
+
+    def _text(self, error: RecordFailed) -> str:
+        where = f"partition {error.part}: cannot be read from offset {error.offset} on"
+        return (
+            f"topic {self._topic}, {where}, after {TRIES} tries and more: {error}; {HOW_TO_GO_ON}"
+        )
 
 
 class StillPartitions:
