@@ -117,6 +117,7 @@ def test_receive_of_a_record_that_states_a_later_offset_marks_it_and_loses_none_
     produce(broker.bootstrap, topic, crafted(deltas, with_it))
     with closing(broker.open(topic, batch=batch)) as source:
         found = gathered(source, 10 + len(deltas))
+        assert source.lag() == 0
         if holds:  # a client resumes where it believes to be
             source.keep_alive()
         source.settle(found)
