@@ -160,9 +160,16 @@ class LibrdkafkaConsumer:
         return behind
 
     def _place(self, part: int) -> int:
-        """Return where a partition goes on; librdkafka's own position may be a false one."""
-        after = self._offsets.after(part)
-        return after if after >= 0 else self._starts.get(part, -1)
+        """Return where a partition goes on.
+
+        librdkafka's own position is also behind what a transaction left in the log; it may be a
+        false one after a refused record.
+        """
+        after = max(self._offsets.after(part), self._starts.get(part, -1))
+        if self._offsets.is_misled(part):
+            return after
+        (at,) = self._consumer.position([TopicPartition(self._topic, part)])
+        return max(after, int(at.offset))
 
     def _arrivals(self, found: list[Any], *, was_cut: bool) -> list[Arrival]:
         owned = self._logs.owned if self._logs is not None else {}

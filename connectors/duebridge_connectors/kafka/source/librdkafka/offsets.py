@@ -50,6 +50,10 @@ class StatedOffsets:
         """Return where a partition goes on; an offset, or `BEGINNING`."""
         return self._next.get(part, BEGINNING)
 
+    def is_misled(self, part: int) -> bool:
+        """Whether librdkafka's position in a partition may be a false one."""
+        return part in self._misled
+
     def unread(self, *, was_cut: bool = True) -> Collection[int]:
         """Return the partitions to read again from where they go on; then forget them.
 
