@@ -16,7 +16,6 @@ from tests.support.contract.source_under_test import (
     WAIT_S,
     WITHIN_S,
     bodies,
-    gathered,
     is_quiet,
     numbered,
     received,
@@ -24,6 +23,7 @@ from tests.support.contract.source_under_test import (
 )
 from tests.support.kafka.crafted import crafted, produce
 from tests.support.kafka.kafka_sources import KafkaSources
+from tests.support.servers import wait_until
 
 
 class NoText(str):
@@ -50,6 +50,12 @@ def send(broker: KafkaSources, topic: str, headers: Sequence[Any], **config: Any
 
 def offsets(arrivals: Sequence[Arrival]) -> list[int]:
     return [each.place.offset for each in arrivals if each.place is not None]
+
+
+def settle_one(source: Source) -> list[Arrival]:
+    batch = source.receive(0.05)
+    source.settle(batch)
+    return batch
 
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
@@ -115,18 +121,30 @@ def test_receive_of_a_record_that_states_a_later_offset_marks_it_and_loses_none_
     broker.send(topic, numbered(10))
     with_it = [b"false", b"1", b"2", b"3"][: len(deltas)]
     produce(broker.bootstrap, topic, crafted(deltas, with_it))
+    places: dict[int, Arrival] = {}
+
+    def receive(source: Source, count: int) -> list[Arrival]:
+        """librdkafka may read a log again from its beginning: the places are the same."""
+        batch: list[Arrival] = []
+        while len(places) < count:
+            batch += received(source)
+            for each in batch:
+                places.setdefault(offsets([each])[0], each)
+        return batch
+
     with closing(broker.open(topic, batch=batch)) as source:
-        found = gathered(source, 10 + len(deltas))
-        assert source.lag() == 0
+        first = receive(source, 10 + len(deltas))
         if holds:  # a client resumes where it believes to be
             source.keep_alive()
-        source.settle(found)
+        source.settle(first)
+        wait_until(lambda: settle_one(source) == [] and source.lag() == 0, "no lag")
         broker.send(topic, numbered(50))
-        found += settled(source, 50)
+        source.settle(receive(source, 60 + len(deltas)))
     with closing(broker.open(topic)) as source:
         broker.send(topic, [b"last"])
-        found += settled(source, 1)
+        source.settle(receive(source, 61 + len(deltas)))
         assert is_quiet(source)
+    found = list(places.values())
     assert bodies(found) == [*numbered(10), *with_it, *numbered(50), b"last"]
     assert offsets(found) == [*range(len(found))]
     assert [number for number, each in enumerate(found) if each.unreadable] == [10]

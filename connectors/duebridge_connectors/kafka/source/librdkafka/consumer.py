@@ -38,6 +38,7 @@ COMMITTED_S = 5.0
 ASK_S = 10.0
 LOOK_S = 1.0  # between two looks at which partitions stand still
 ENDS_S = 5.0  # between two questions for the logs' ends while nothing is fetched
+WATERMARKS_S = 1.0  # for such a question
 # librdkafka writes a UUID in plain base64; Kafka, and so the other client, in that of URLs.
 AS_KAFKA_WRITES_IT = str.maketrans("+/", "-_", "=")
 NULL_IDS = frozenset({"AAAAAAAAAAAAAAAAAAAAAA", ""})  # of a broker older than topic ids
@@ -251,7 +252,10 @@ class LibrdkafkaConsumer:
     def _known_end(self, part: int) -> int:
         at = TopicPartition(self._topic, part)
         with suppress(KafkaException):
-            return int(self._consumer.get_watermark_offsets(at, cached=True)[1])
+            end = int(self._consumer.get_watermark_offsets(at, cached=True)[1])
+            if end < 0:  # so it is after a fetch beyond the end, where a false offset leads
+                end = int(self._consumer.get_watermark_offsets(at, WATERMARKS_S)[1])
+            return end
         return -1
 
     def _known_start(self, start: Any) -> int:
@@ -267,7 +271,7 @@ class LibrdkafkaConsumer:
         """Ask where logs begin and end: what is not fetched has no known end."""
         for part in parts:
             with suppress(KafkaException):
-                low, high = self._consumer.get_watermark_offsets(part, 1.0)
+                low, high = self._consumer.get_watermark_offsets(part, WATERMARKS_S)
                 self._ends[part.partition] = high
                 self._starts[part.partition] = max(part.offset, low)
 
