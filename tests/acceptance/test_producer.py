@@ -317,8 +317,12 @@ def load_stream(producer: Producer, left: Iterable[Envelope], receipts: list[Rec
 
 def load_async(producer: Producer, left: Iterable[Envelope], receipts: list[Receipt]) -> None:
     async def load() -> None:
-        async for each in AsyncProducer(lambda: producer).schedule_stream("r", left):
-            receipts.append(each)
+        shared = AsyncProducer(lambda: producer)
+        try:
+            async for each in shared.schedule_stream("r", left):
+                receipts.append(each)
+        finally:
+            shared._threads.shutdown()  # without the producer, which the test goes on with
 
     asyncio.run(load())
 
