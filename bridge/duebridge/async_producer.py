@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, StoreError
-from duebridge.producer import OnConflict, Producer, checked_size, naming_ahead
+from duebridge.producer import OnConflict, Producer, checked_size, keeping, naming_ahead
 from duebridge.receipt import Receipt
 from duebridge.store.abandoned import abandoned_if, never, run_while_awaited
 from duebridge.store.batching import Batches
@@ -92,11 +92,9 @@ class AsyncProducer:
     ) -> list[Receipt]:
         """Do as `Producer.schedule_many`, also with an asynchronous iterable."""
         receipts: list[Receipt] = []
-        try:
+        with keeping(receipts):
             async for each in self.schedule_stream(route, envelopes, on_conflict=on_conflict):
                 receipts.append(each)
-        except StoreError as error:
-            raise error.about(error.ids, [*receipts, *error.receipts]) from error
         return receipts
 
     async def schedule_stream(

@@ -111,10 +111,8 @@ class Producer:
         was read and has none. Call again with `ids` and all that was not read yet.
         """
         receipts: list[Receipt] = []
-        try:
+        with keeping(receipts):
             receipts += self.schedule_stream(route, envelopes, on_conflict=on_conflict)
-        except StoreError as error:
-            raise error.about(error.ids, [*receipts, *error.receipts]) from error
         return receipts
 
     def schedule_stream(
@@ -207,6 +205,15 @@ def _stream(
         with naming_ahead(cut):
             receipts = scheduler.schedule(batch, mode=mode)
         yield from receipts
+
+
+@contextmanager
+def keeping(receipts: list[Receipt]) -> Iterator[None]:
+    """Give a `StoreError` these receipts, which came before its own."""
+    try:
+        yield
+    except StoreError as error:
+        raise error.about(error.ids, [*receipts, *error.receipts]) from error
 
 
 @contextmanager

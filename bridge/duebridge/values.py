@@ -24,6 +24,15 @@ def utf8(name: str, value: str) -> str:
         raise EnvelopeError(f"{name}: expected text that UTF-8 can carry; got {got}") from error
 
 
+def is_utf8(value: str) -> bool:
+    """Whether UTF-8 can carry a text: it has no lone surrogate."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def sized(name: str, text: str, least: int, most: int) -> str:
     """Return text of so many bytes of UTF-8."""
     if not least <= (size := len(text.encode())) <= most:

@@ -11,6 +11,7 @@ from duebridge.durations import MAX_MS, parse_instant_ms
 from duebridge.envelope import Instant
 from duebridge.errors import EnvelopeError, shown
 from duebridge.intake.refused import MessageRefused
+from duebridge.values import is_utf8
 
 MOST_DIGITS = 18
 _DIGITS = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
@@ -84,18 +85,10 @@ def text(name: str, value: object) -> str:
 def is_sound(value: object) -> bool:
     """Return whether the store can keep a header's value."""
     if isinstance(value, str):
-        return value.isascii() or _is_unicode(value)
+        return value.isascii() or is_utf8(value)
     if type(value) is int:
         return -(2**63) <= value < 2**63
     return value is None or isinstance(value, bytes | bool | Ext)
-
-
-def _is_unicode(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _int_of(value: Ext) -> int | None:

@@ -19,6 +19,7 @@ from duebridge.ports.discovery import broker_type
 
 MAX_HEADERS = 64
 MAX_HEADER_BYTES = 32 * 1024  # of names and values: with the bridge's, half of an AMQP frame
+_WILDCARDS = frozenset("*?[")
 
 
 class EndBroker(msgspec.Struct, frozen=True):
@@ -139,3 +140,8 @@ def _matches(target: Target, allowed: Target) -> bool:
         and given.keys() == patterns.keys()
         and all(fnmatchcase(given[name], patterns[name]) for name in given)
     )
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a value of `allow_targets` stands for more than itself."""
+    return not _WILDCARDS.isdisjoint(pattern)

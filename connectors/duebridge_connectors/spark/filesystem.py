@@ -83,12 +83,12 @@ def create_file(place: FileLocation | str, data: bytes) -> bool:
 
 def remove_empty_folder(place: FileLocation | str, path: str) -> None:
     """Remove a folder of a place that has any, local or HDFS; leave one that is not empty."""
-    _, authority, _ = location_of(place).address
+    located = location_of(place)
     with suppress(OSError, RuntimeError):  # the latter is a refusal of HDFS
-        if location_of(place).address.kind == FILE:
+        if located.address.kind == FILE:
             Path(path).rmdir()
         else:
-            hdfs_native().Client(f"hdfs://{authority}", HDFS_CLIENT).delete(path, False)
+            _hdfs_client(located).delete(path, False)
 
 
 def check_creates_once(folder: FileLocation | str) -> None:
@@ -156,14 +156,16 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
+def _hdfs_client(place: FileLocation) -> Any:
+    return hdfs_native().Client(f"hdfs://{place.address.authority}", HDFS_CLIENT)
+
+
 def _write_hdfs(place: FileLocation, data: bytes, may_replace: bool) -> None:
-    _, authority, path = place.address
-    package = hdfs_native()
-    client = package.Client(f"hdfs://{authority}", HDFS_CLIENT)
+    path, client = place.address.path, _hdfs_client(place)
     folder, _, name = path.rpartition("/")
     aside = f"{folder}/.{name}.{uuid4().hex}"
     client.mkdirs(folder or "/", 0o755, True)
-    with client.create(aside, package.WriteOptions(overwrite=False)) as file:
+    with client.create(aside, hdfs_native().WriteOptions(overwrite=False)) as file:
         file.write(data)
     try:
         client.rename(aside, path, may_replace)

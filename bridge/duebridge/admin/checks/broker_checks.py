@@ -16,10 +16,10 @@ from duebridge.ports.checks import Destination, Finding, FindingSubject, Severit
 from duebridge.ports.discovery import ClientMissing
 from duebridge.ports.source import SourcePlan
 from duebridge.runtime import in_background
+from duebridge.scheduling.limits import is_glob
 
 DEADLINE_S = 10.0
 GRACE_S = 10.0  # beyond it: a client's steps each have a part of the deadline, and add up to more
-_GLOB = frozenset("*?[")
 
 
 class Examination(NamedTuple):
@@ -94,7 +94,7 @@ def _plans(config: Config) -> Mapping[str, tuple[SourcePlan, ...]]:
 
 
 def _is_glob(target: Target) -> bool:
-    return any(_GLOB & set(value) for _, value in target.fields)
+    return any(is_glob(value) for _, value in target.fields)
 
 
 def _examine(

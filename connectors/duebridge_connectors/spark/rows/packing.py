@@ -27,6 +27,7 @@ from duebridge.scheduling.limits import (
 )
 from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge.store.wire.record import HASH_BYTES
+from duebridge.values import is_utf8
 from duebridge_connectors.spark.rows import arrow
 from duebridge_connectors.spark.rows.ids import derive_id, identifying_values
 from duebridge_connectors.spark.rows.schema import PROPERTIES, is_packed
@@ -250,14 +251,6 @@ def _instant_ms(epoch_ms: int) -> Instant:
     return Instant(max(epoch_ms, 0), relative=False)
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     """Return rows of the cold tier, already packed, unchanged."""
     columns = zip(
@@ -275,7 +268,7 @@ def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
     for index, (name, due, expires, remember_ms, content_hash, generation, blob) in enumerate(
         columns
     ):
-        is_whole = None not in (name, due, content_hash, generation) and blob and _is_utf8(name)
+        is_whole = None not in (name, due, content_hash, generation) and blob and is_utf8(name)
         if not is_whole or len(content_hash) != HASH_BYTES or generation < 0:
             rows.append(None)
             what = f"a hash of {HASH_BYTES} bytes, a blob, and a generation of 0 or more"

@@ -121,14 +121,15 @@ def _merged(root: FileLocation | str, delta: DeltaTable, group: Sequence[SmallFi
     """Write the rows of a group to one file, and return it."""
     files, above = open_filesystem(root)
     path = f"{group[0].folder}/part-{uuid4().hex}.parquet".lstrip("/")
+    of_table = pa.schema(delta.schema().to_arrow())
     with _opened(files, f"{above}/{group[0].path}") as first:
-        schema = _typed(first.schema_arrow, delta)
+        schema = _typed(first.schema_arrow, of_table)
     about: list[Any] = []
     with (
         files.open_output_stream(f"{above}/{path}") as stream,
         pq.ParquetWriter(stream, schema, compression="zstd", metadata_collector=about) as writer,
     ):
-        for rows in _gathered(_batches(files, above, delta, schema, group)):
+        for rows in _gathered(_batches(files, above, of_table, schema, group)):
             writer.write_table(rows)
     columns = delta.metadata().configuration.get(_STATISTICS, "").split(",")
     size = files.get_file_info(f"{above}/{path}").size
@@ -144,11 +145,11 @@ def _merged(root: FileLocation | str, delta: DeltaTable, group: Sequence[SmallFi
 
 
 def _batches(
-    files: Any, above: str, delta: DeltaTable, schema: pa.Schema, group: Iterable[SmallFile]
+    files: Any, above: str, of_table: pa.Schema, schema: pa.Schema, group: Iterable[SmallFile]
 ) -> Iterator[pa.RecordBatch]:
     for file in group:
         with _opened(files, f"{above}/{file.path}") as opened:
-            if _typed(opened.schema_arrow, delta) != schema:
+            if _typed(opened.schema_arrow, of_table) != schema:
                 expected = f"expected the columns of the partition's other files ({schema.names})"
                 raise ConfigError(
                     f"{above}/{file.path}: {expected}; got {opened.schema_arrow.names}, or others'"
@@ -166,13 +167,12 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch
         raise ConfigError(f"{path}: {expected}; got: {error}: nothing is merged") from error
 
 
-def _typed(schema: pa.Schema, delta: DeltaTable) -> pa.Schema:
+def _typed(schema: pa.Schema, of_table: pa.Schema) -> pa.Schema:
     """Return a file's columns, those with instants as the table has them.
 
     Spark writes an instant as INT96, which has neither zone nor unit: it is UTC, and Delta keeps
     microseconds.
     """
-    of_table = pa.schema(delta.schema().to_arrow())
     for place, field in enumerate(schema):
         if field.name in of_table.names and "timestamp" in str(field.type):
             kind = of_table.field(field.name).type

@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import Route
+from duebridge.scheduling.limits import is_glob
 from duebridge_connectors.spark.transforms.envelopes import forwarded_headers, with_header
 
 REPLAYS = "x-replays"
@@ -25,7 +26,6 @@ _TEXTS = {
 }
 _INSTANTS = {"first_failed_at": "x-dlq-first-failed-at", "last_failed_at": "x-dlq-last-failed-at"}
 _ID_DIGITS = 24
-_GLOB = frozenset("*?[")
 _HEADERS = "array<struct<key: string, value: binary>>"
 
 
@@ -126,7 +126,7 @@ def _target_pattern(route: Route) -> str:
         return "(?s)^[^:]+:(.*)$"
     names = {target.exchange or "" for target in (route.target, *route.allow_targets)}
     ways = ["[^/]*(?=/[^/]*$)"]
-    if not any(_GLOB & set(name) for name in names):
+    if not any(map(is_glob, names)):
         for name in names:
             others = "".join(rf"(?!\Q{other}\E/)" for other in names - {name})
             ways.append(rf"{others}\Q{name}\E(?=/)")
