@@ -23,7 +23,7 @@ demo: venv ## a day of flights through Kafka and RabbitMQ, a worker killed, a ve
 demo-spark: venv ## a year of flights through Spark: cold tier, one day delivered, report, verdict
 	@$(VENV)/python deploy/demo/spark_demo.py
 
-test: venv ## lint, and every test on real services
+test: ## lint, and every test on real services
 	@$(MAKE) --no-print-directory -j2 lint stage
 	$(VENV)/pytest $(PARALLEL) $(TESTS)
 

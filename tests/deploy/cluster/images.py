@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from duebridge.store.server.embedded import server_program
@@ -64,19 +65,32 @@ def _has_docker() -> bool:
 
 
 def _build_with_tools(folder: Path, worker: Path, store: Path, spark: Path) -> None:
-    entry = ["--entrypoint", ENTRYPOINTS["worker"], "--cmd", "run"]
+    """Build that of Spark beside the others: each waits for packages more than it works."""
+    base = _base(folder)  # installs mmdebstrap, which Spark's base wants too
+    with ThreadPoolExecutor(1) as beside:
+        of_spark = beside.submit(_build_spark, folder, spark)
+        _build_worker(base, worker)
+        program = f"{server_program()}:/usr/bin/valkey-server"
+        wanted = ["--add", program, "--run", "chmod 755 /usr/bin/valkey-server"]
+        _build(worker, wanted, STORE, store)
+        of_spark.result()
+
+
+def _base(folder: Path) -> Path:
+    """Return the archive of Debian with Python, made once."""
     base = folder / "base-with-init.tar"
     if not base.exists():
         env = {**os.environ, "EXTRA": "tini"}
         subprocess.run([TOOLS / "base-image", base], env=env, check=True)
+    return base
+
+
+def _build_worker(base: Path, archive: Path) -> None:
+    entry = ["--entrypoint", ENTRYPOINTS["worker"], "--cmd", "run"]
     with tempfile.TemporaryDirectory() as wheels:
         collect_wheels(Path(wheels), EXTRAS)
         install = ["--add", f"{wheels}:/wheels", "--run", INSTALL.format(extras=EXTRAS)]
-        _build(base, [*install, *_env(ENVIRONMENT), *entry], WORKER, worker)
-    program = f"{server_program()}:/usr/bin/valkey-server"
-    wanted = ["--add", program, "--run", "chmod 755 /usr/bin/valkey-server"]
-    _build(worker, wanted, STORE, store)
-    _build_spark(_spark_base(folder), spark)
+        _build(base, [*install, *_env(ENVIRONMENT), *entry], WORKER, archive)
 
 
 def _spark_base(folder: Path) -> Path:
@@ -94,7 +108,7 @@ def _spark_base(folder: Path) -> Path:
     return base
 
 
-def _build_spark(base: Path, archive: Path) -> None:
+def _build_spark(folder: Path, archive: Path) -> None:
     """Build what spark.Dockerfile does, without the connectors to object stores."""
     jars = Path(downloaded("spark").partition(",")[0]).parent
     with tempfile.TemporaryDirectory() as wheels:
@@ -104,7 +118,8 @@ def _build_spark(base: Path, archive: Path) -> None:
         more = [word for each in added for word in ("--add", each)]
         more += ["--run", SPARK_USER, "--run", f"chmod 755 {SPARK_ENTRY}"]
         more += ["--entrypoint", ENTRYPOINTS["spark"], "--cmd", "spark --help"]
-        _build(base, [*install, *more, *_env(SPARK_ENVIRONMENT)], SPARK, archive)
+        words = [*install, *more, *_env(SPARK_ENVIRONMENT)]
+        _build(_spark_base(folder), words, SPARK, archive)
 
 
 def _env(variables: tuple[str, ...]) -> list[str]:

@@ -15,7 +15,7 @@ from tests.support.checkout import ROOT, downloaded
 
 HERE = Path(__file__).resolve().parent
 DRAIN = HERE / "test_drain.py"
-PARALLEL = ("-n", "3", "--dist", "loadfile")  # a test waits for the cluster more than it works
+PARALLEL = ("-n", "4", "--dist", "loadfile")  # a test waits for the cluster more than it works
 
 
 def main(words: Sequence[str]) -> int:
