@@ -30,6 +30,7 @@ from tests.support.floor import START_MS, Floor
 from tests.support.servers import free_port
 
 MISSING = Outcome(Verdict.TARGET_FAILED, error_class="UnknownTopic", error_message="no topic t")
+REFUSED = Outcome(Verdict.REJECTED, error_class="TooLarge", error_message="x")
 
 
 def fail_topic(floor: Floor, topic: str | None) -> None:
@@ -54,6 +55,21 @@ def writer(floor: Floor, workers: Workers) -> StatusWriter:
 def only(workers: Workers) -> WorkerRecord:
     (record,) = workers.read()
     return record
+
+
+Sample = Callable[[str, dict[str, str]], float | None]
+SHARD = {"route": "r", "shard": "0"}
+
+
+def metrics_of(floor: Floor) -> Sample:
+    """Return what gives a sample of the metrics of the floor's worker."""
+    registry = CollectorRegistry()
+    register(lambda: floor.worker.views, [floor.lane], registry=registry)
+    return registry.get_sample_value
+
+
+def held_target(topic: str, role: str) -> dict[str, str]:
+    return {"broker": "memory", "target": f"memory:{topic}", "role": role}
 
 
 def test_status_before_the_first_poll_is_not_written(
@@ -88,9 +104,10 @@ def test_status_of_a_stopped_lane_has_its_error(
     assert (lane.is_open, lane.error) == (False, "the memory broker is not available")
 
 
-def test_status_of_a_held_target_has_its_error_since_when_and_its_routes(
+def test_held_target_has_its_error_since_when_and_its_routes(
     floor: Floor, writer: StatusWriter, workers: Workers
 ) -> None:
+    found = metrics_of(floor)
     fail_topic(floor, "t")
     floor.schedule("a", delay="1s")
     floor.turn(1000)
@@ -101,23 +118,29 @@ def test_status_of_a_held_target_has_its_error_since_when_and_its_routes(
     assert held == HeldTarget(
         "memory", "memory:t", error, START_MS + 1000, True, 0, routes, (), routes, held.tag
     )
+    floor.advance(63_000)
+    assert found("duebridge_target_held", held_target("t", "route")) == 1
+    assert found("duebridge_target_held_seconds", held_target("t", "route")) == 65
+    assert found("duebridge_held", SHARD) == 1
+    assert found("duebridge_held", {"route": "other", "shard": "0"}) == 0
     fail_topic(floor, None)
     floor.turn(2000)
     writer.run_once()
     assert only(workers).held == ()
 
 
-def test_status_of_a_held_dead_letter_target_names_whose_letters_wait(
+def test_held_dead_letter_target_names_whose_letters_wait(
     floor: Floor, writer: StatusWriter, workers: Workers
 ) -> None:
-    refused = Outcome(Verdict.REJECTED, error_class="TooLarge", error_message="x")
-    floor.publisher.script(lambda of: MISSING if of.target.topic == "dlt" else refused)
+    found = metrics_of(floor)
+    floor.publisher.script(lambda of: MISSING if of.target.topic == "dlt" else REFUSED)
     floor.schedule("a", delay="1s")
     floor.turn(1000)
     floor.turn(1000)
     writer.run_once()
     (held,) = only(workers).held
     assert (held.target, held.routes, held.letters_of) == ("memory:dlt", (), ("r",))
+    assert found("duebridge_target_held", held_target("dlt", "dead_letter")) == 1
 
 
 def test_status_has_the_intakes_of_the_process_and_an_older_reader_ignores_them(
@@ -145,60 +168,25 @@ def test_status_of_a_process_without_lanes_is_written_at_the_stores_time(
     assert (record.intakes, record.routes) == ((intake,), ())
 
 
-def test_metrics_name_the_held_target_and_how_long(floor: Floor) -> None:
-    registry = CollectorRegistry()
-    register(lambda: floor.worker.views, [floor.lane], registry=registry)
-    fail_topic(floor, "t")
-    floor.schedule("a", delay="1s")
-    floor.turn(1000)
-    floor.advance(65_000)
-    found = registry.get_sample_value
-    target = {"broker": "memory", "target": "memory:t", "role": "route"}
-    assert found("duebridge_target_held", target) == 1
-    assert found("duebridge_target_held_seconds", target) == 65
-    assert found("duebridge_held", {"route": "r", "shard": "0"}) == 1
-    assert found("duebridge_held", {"route": "other", "shard": "0"}) == 0
-
-
 def test_metrics_of_a_stopped_lane_hold_no_route_until_its_broker_answers(floor: Floor) -> None:
-    registry = CollectorRegistry()
-    register(lambda: floor.worker.views, [floor.lane], registry=registry)
+    found = metrics_of(floor)
     fail_topic(floor, "t")
     floor.schedule("a", delay="1s")
     floor.turn(1000)
     floor.publisher.is_available = False
     floor.turn(1000)
-    found = registry.get_sample_value
     assert found("duebridge_lane_stopped", {"broker": "memory"}) == 1
-    assert found("duebridge_held", {"route": "r", "shard": "0"}) == 0
+    assert found("duebridge_held", SHARD) == 0
     floor.publisher.is_available = True
     floor.turn(1000)
-    assert found("duebridge_held", {"route": "r", "shard": "0"}) == 1
+    assert found("duebridge_held", SHARD) == 1
 
 
-def test_metrics_of_an_own_target_that_is_held_leave_its_route_well(
-    build_floor: Callable[..., Floor],
-) -> None:
-    floor = build_floor(allow_targets=[{"broker": "memory", "topic": "*"}])
-    registry = CollectorRegistry()
-    register(lambda: floor.worker.views, [floor.lane], registry=registry)
-    fail_topic(floor, "gone")
-    floor.schedule("a", "b", target=Target("memory", topic="gone"))
-    floor.schedule("well")
-    floor.turn(1000)
-    found = registry.get_sample_value
-    target = {"broker": "memory", "target": "memory:gone", "role": "own"}
-    assert floor.arrived() == ["well"]
-    assert found("duebridge_target_held", target) == 1
-    assert found("duebridge_held", {"route": "r", "shard": "0"}) == 0
-
-
-def test_what_waits_for_each_held_target_is_counted_apart(
+def test_what_waits_for_each_own_target_that_is_held_is_counted_apart_and_its_route_is_well(
     build_floor: Callable[..., Floor], connection: Connection
 ) -> None:
     floor = build_floor(exports_gauges=True, allow_targets=[{"broker": "memory", "topic": "*"}])
-    registry = CollectorRegistry()
-    register(lambda: floor.worker.views, [floor.lane], registry=registry)
+    found = metrics_of(floor)
     floor.publisher.script(lambda of: MISSING if "gone" in str(of.target.topic) else CONFIRMED)
     for count, topic in ((400, "gone-a"), (2, "gone-b")):
         ids = [f"{topic}{n}" for n in range(count)]
@@ -211,43 +199,30 @@ def test_what_waits_for_each_held_target_is_counted_apart(
     block = floor.config.store.model_copy(update={"namespace": namespace})
     operator = Operator(floor.config.model_copy(update={"store": block}), connection)
     (stats,) = operator.stats(["r"])
-    waits = {"memory:gone-a": 400, "memory:gone-b": 2}
-    assert {each.target: each.waiting for each in stats.held} == waits
-    found = registry.get_sample_value
-    for target, count in waits.items():
-        labels = {"broker": "memory", "target": target, "role": "own"}
-        assert found("duebridge_target_aside", labels) == count
+    waits = {"gone-a": 400, "gone-b": 2}
+    assert {each.target: each.waiting for each in stats.held} == {
+        f"memory:{topic}": count for topic, count in waits.items()
+    }
+    for topic, count in waits.items():
+        assert found("duebridge_target_held", held_target(topic, "own")) == 1
+        assert found("duebridge_target_aside", held_target(topic, "own")) == count
+    assert found("duebridge_held", SHARD) == 0
     floor.publisher.script(lambda _: CONFIRMED)
     for _ in range(6):
         floor.turn(1000)
     assert all(not view.aside.by_tag for view in floor.worker.views)
 
 
-def test_metrics_of_a_held_dead_letter_target_say_so(floor: Floor) -> None:
-    registry = CollectorRegistry()
-    register(lambda: floor.worker.views, [floor.lane], registry=registry)
-    refused = Outcome(Verdict.REJECTED, error_class="TooLarge", error_message="x")
-    floor.publisher.script(lambda of: MISSING if of.target.topic == "dlt" else refused)
-    floor.schedule("a")
-    floor.turn(1000)
-    floor.turn(1000)
-    target = {"broker": "memory", "target": "memory:dlt", "role": "dead_letter"}
-    assert registry.get_sample_value("duebridge_target_held", target) == 1
-
-
 def test_metrics_count_the_letters_that_their_target_rejects(
     build_floor: Callable[..., Floor],
 ) -> None:
     floor = build_floor(exports_gauges=True)
-    registry = CollectorRegistry()
-    register(lambda: floor.worker.views, [floor.lane], registry=registry)
-    refused = Outcome(Verdict.REJECTED, error_class="TooLarge", error_message="x")
-    floor.publisher.script(lambda of: CONFIRMED if of.id == "well" else refused)
+    found = metrics_of(floor)
+    floor.publisher.script(lambda of: CONFIRMED if of.id == "well" else REFUSED)
     floor.schedule("a", "b", "well")
     for _ in range(8):
         floor.turn(1000)
-    shard = {"route": "r", "shard": "0"}
-    assert registry.get_sample_value("duebridge_letters_rejected", shard) == 2
+    assert found("duebridge_letters_rejected", SHARD) == 2
 
 
 @pytest.fixture
