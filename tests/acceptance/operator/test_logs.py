@@ -169,6 +169,7 @@ def test_log_of_a_store_that_fails_is_a_line_at_both_ends_with_a_count(
         for view in floor.views.values():
             patch.setattr(view, "refresh", fail)
         (begin,) = logged(floor, *[2000] * 10)
+        assert floor.worker.sleep_s() > 0
     (end,) = logged(floor, 2000, 2000)
     assert (begin["event"], end["event"]) == (begins, ends)
     assert str(error) in begin["error"]

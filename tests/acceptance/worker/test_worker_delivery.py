@@ -81,15 +81,6 @@ def test_bury_with_max_attempts_of_its_own_obeys_the_envelope(floor: Floor) -> N
     assert floor.state("thrice") == "retry"
 
 
-def test_bury_without_dead_letter_keeps_it_in_the_store(build_floor: Callable[..., Floor]) -> None:
-    floor = build_floor(dead_letter=None)
-    answer(floor, REJECTED)
-    floor.schedule("a")
-    floor.turn(1000)
-    floor.turn(10**9)
-    assert floor.state("a") == "dead"
-
-
 def test_bury_rejected_or_expired_goes_to_the_dead_letter_at_once(floor: Floor) -> None:
     answer(floor, REJECTED)
     floor.schedule("late", expires="1200ms")
@@ -98,61 +89,6 @@ def test_bury_rejected_or_expired_goes_to_the_dead_letter_at_once(floor: Floor) 
     assert floor.arrived() == []
     reasons = {name: floor.headers(name, "dlt")["x-dlq-reason"] for name in ("late", "large")}
     assert reasons == {"late": "expired", "large": "too_large"}
-
-
-def test_hold_after_target_error_probes_with_one_envelope_a_second(floor: Floor) -> None:
-    tried: list[str] = []
-    floor.publisher.script(lambda delivery: tried.append(delivery.id) or MISSING)
-    floor.schedule("a")
-    floor.turn(1000)
-    floor.schedule(*"bcdef", delay="0ms")
-    floor.turn(0)
-    assert tried == ["a"]
-    for count in (2, 3):
-        floor.turn(1000)
-        assert len(tried) == count
-    assert {floor.state(each) for each in "abcdef"} == {"retry"}
-
-
-def test_hold_counts_no_failure_and_ends_with_a_confirm(floor: Floor) -> None:
-    answer(floor, MISSING)
-    floor.schedule(*"abc")
-    for _ in range(20):
-        floor.turn(1000)
-    assert [floor.flight(each).failures for each in "abc"] == [0, 0, 0]
-    answer(floor, None)
-    floor.turn(300_000)
-    floor.turn(1000)
-    assert sorted(floor.arrived()) == ["a", "b", "c"]
-    assert floor.lane.targets.held() == []
-
-
-def test_hold_of_one_route_lets_the_others_flow(floor: Floor) -> None:
-    answer(floor, MISSING)
-    floor.schedule("a")
-    floor.schedule(*"xyz", route="other")
-    floor.turn(1000)
-    assert floor.arrived("o") == ["x", "y", "z"]
-
-
-def test_hold_past_its_time_buries_each_with_the_reason(build_floor: Callable[..., Floor]) -> None:
-    floor = build_floor(on_target_error={"hold": "5s"})
-    answer(floor, MISSING)
-    floor.schedule("a", "b")
-    floor.turn(1000)
-    assert floor.arrived("dlt") == []
-    floor.turn(5000)
-    floor.turn(1000)
-    assert sorted(floor.arrived("dlt")) == ["a", "b"]
-    assert floor.headers("a", "dlt")["x-dlq-reason"] == "target_missing"
-
-
-def test_hold_of_zero_buries_at_the_first_target_error(build_floor: Callable[..., Floor]) -> None:
-    floor = build_floor(on_target_error={"hold": "0s"})
-    answer(floor, MISSING)
-    floor.schedule(*"abcde")
-    floor.turn(1000)
-    assert sorted(floor.arrived("dlt")) == list("abcde")
 
 
 def test_unavailable_releases_and_stops_the_lane_until_it_answers(floor: Floor) -> None:
@@ -250,19 +186,6 @@ def test_claim_beyond_the_window_of_the_lane_waits_for_room(
         floor.publisher.resume()
     floor.turn()
     assert len({each.id for each in floor.publisher.delivered}) == 100
-
-
-def test_claim_beyond_the_window_of_bytes_waits_for_room(build_floor: Callable[..., Floor]) -> None:
-    floor = build_floor(worker={"in_flight_bytes": "1KiB"})
-    floor.publisher.pause()
-    floor.schedule(*(f"id{i}" for i in range(100)))
-    floor.advance(1000)
-    with ThreadPoolExecutor(4) as threads:
-        worker = floor.new_worker(threads)
-        for _ in range(10):
-            worker.run_once()
-        assert 0 < floor.stores["r"].next().unack < 50
-        floor.publisher.resume()
 
 
 @pytest.mark.parametrize("late_ms", [14_000, 20_000])

@@ -23,7 +23,6 @@ TOO_LARGE = Outcome(Verdict.REJECTED, Reason.TOO_LARGE, "TooLarge", "over 1 MiB"
 MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
 SILENT = Outcome(Verdict.INDETERMINATE, error_class="Timeout", error_message="no confirm")
 FOR_EVER = 2**52
-LEASE_MS = 30_000
 
 
 class Letters(Crew):
@@ -64,18 +63,6 @@ def test_letters_rejected_for_good_keep_nobody_and_are_not_tried_again(letters: 
     assert all(letters.is_kept_for_good(each) for each in names(150, "bad"))
     letters.run(60_000, step_ms=1000)
     assert len(letters.tries) == 200
-
-
-def test_letters_rejected_for_good_are_tried_again_at_request(letters: Letters) -> None:
-    letters.refuse = lambda _: TOO_LARGE
-    letters.floor.schedule(*names(3, "bad"), delay="1ms")
-    letters.run(1000)
-    letters.refuse = lambda _: None
-    target = str(letters.floor.views["r"].dead_letter)
-    assert letters.store.readdress(target, mode="asked") == 3
-    letters.run(1000)
-    assert sorted(letters.floor.arrived("dlt")) == names(3, "bad")
-    assert letters.floor.headers("bad0000", "dlt")["x-dlq-reason"] == "too_large"
 
 
 def test_letters_that_fail_do_not_keep_the_sendable_ones(letters: Letters) -> None:
@@ -144,22 +131,6 @@ def test_letters_that_a_process_without_a_target_adds_go_within_seconds(
     assert sorted(after.floor.arrived("dlt")) == names(3, "a")
 
 
-def test_letters_that_the_new_target_rejects_too_come_to_rest(connection: Connection) -> None:
-    before = Letters(floor_on(connection, "test-rest", None))
-    before.floor.schedule(*names(700, "a")[:500], delay="1ms")
-    before.floor.schedule(*names(700, "a")[500:], delay="1ms")
-    before.run(1000)
-    after = Letters(floor_on(connection, "test-rest", "other"))
-    after.refuse = lambda _: TOO_LARGE
-    after.floor.advance(2000)
-    after.run(5000)
-    assert sorted(after.tries) == names(700, "a")
-    again = Letters(floor_on(connection, "test-rest", "other"))
-    again.floor.advance(9000)
-    again.run(2000)
-    assert again.tries == []
-
-
 class Later(Executor):
     """Keeps what is submitted until `run`."""
 
@@ -195,16 +166,6 @@ def later(letters: Letters) -> Later:
     floor.advance(2000)
     letters.turn()
     return later
-
-
-def test_letter_that_cannot_start_within_its_lease_is_not_sent(
-    letters: Letters, later: Later
-) -> None:
-    assert letters.store.drop(["a"]) == ["in_flight"]
-    letters.floor.advance(LEASE_MS)
-    assert letters.store.drop(["a"]) == ["dropped"]
-    later.run()
-    assert letters.tries == []
 
 
 @pytest.mark.parametrize(("late_ms", "is_sent"), [(14_000, True), (16_000, False)])

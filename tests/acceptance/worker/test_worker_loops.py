@@ -198,19 +198,6 @@ def test_held_target_is_tried_once_a_second_by_all_loops_together(
     assert min(later - earlier for earlier, later in pairwise(probes)) > 0.9
 
 
-def test_hint_wakes_only_the_loop_of_its_shard(embedded: Path, nodes: dict[str, str]) -> None:
-    works = Spread(f"embedded:{embedded}", 2)
-    worker = works.runner.worker
-    view = works.runner.views()[0]
-    worker.wake(view)
-    assert {loop.node for loop in worker._loops.values() if loop._woken.is_set()} == {"x", "y"}
-    for loop in worker._loops.values():
-        loop._woken.clear()
-    worker.wake(view)
-    assert {loop.node for loop in worker._loops.values() if loop._woken.is_set()} == {"x"}
-    works.connection.close()
-
-
 def test_idle_time_is_that_of_the_loop_that_stands_still(
     embedded: Path, nodes: dict[str, str]
 ) -> None:

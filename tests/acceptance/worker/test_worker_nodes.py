@@ -1,10 +1,7 @@
 """A worker on a Cluster: a node that is slow, frozen or loses a slot delays no shard of another."""
 
-import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from statistics import median
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,12 +16,10 @@ from tests.acceptance.worker.spread import (
     trickle,
 )
 from tests.acceptance.works import WITHIN_S
-from tests.support.redis.redis_node import RedisNode
 from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
 
-SLOW_S = 1.0
 STOPS_WITHIN_S = 2.0 + 1.0 + 2.0  # drain + publish_deadline + 2 s
 
 
@@ -93,46 +88,6 @@ def test_node_that_freezes_before_it_settles_takes_no_thread_of_a_lane(six: Clus
             assert works.clock.seconds() - began < 1.5
         finally:
             frozen.resume()
-
-
-def test_slow_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
-    works = Spread(six.url)
-    (port, hit), (_, well), _ = shards_by_port(works, six).items()
-    slow = next(each for each in six.nodes if each.port == port)
-    with started(works), trickle(works, well, "well") as due_at:
-        for number, store in enumerate(hit):
-            schedule(store, *(f"hit{number}-{n}" for n in range(300)))
-        wait_until(lambda: works.published("hit"), "the backlog to flow")
-        with slowed(slow):
-            before = set(due_at)
-            wait_until(lambda: len(due_at) > len(before) + 200, "time with a slow node")
-            watched = due_at.keys() - before
-            wait_until(lambda: watched <= works.published_at.keys(), "the deliveries")
-    late_s = sorted(works.published_at[each][0] - due_at[each] for each in watched)
-    assert median(late_s) < SLOW_S / 4, late_s[-20:]
-    assert late_s[len(late_s) * 9 // 10] < SLOW_S / 2, late_s[-20:]
-
-
-@contextmanager
-def slowed(node: RedisNode) -> Iterator[None]:
-    """Have a node answer in up to a second."""
-    stop = threading.Event()
-
-    def run() -> None:
-        while not stop.is_set():
-            node.freeze()
-            stop.wait(SLOW_S)
-            node.resume()
-            stop.wait(0.01)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        node.resume()
 
 
 def test_stop_beside_a_frozen_node_ends_in_time(six: ClusterOfSix) -> None:

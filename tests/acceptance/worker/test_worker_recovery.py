@@ -2,9 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from duebridge.errors import StoreUnavailable
 from duebridge.store.delay_store import DelayStore
-from tests.support.desk import acks
 from tests.support.floor import Floor
 
 LEASE_MS = 30_000
@@ -43,23 +41,6 @@ def test_reclaim_after_many_crashes_loses_and_buries_nobody(floor: Floor) -> Non
     assert sorted(floor.arrived()) == sorted(ids)
 
 
-def test_reclaim_of_poison_buries_it_and_not_its_neighbours(floor: Floor) -> None:
-    store = floor.stores["r"]
-    floor.schedule("poison", "neighbour")
-    crash(floor, times=2)
-    claim = store.claim(1, LEASE_MS, alone=True)
-    while claim.token:
-        if claim.ids == ["neighbour"]:
-            store.ack(acks(claim.token, *claim.ids))
-        else:
-            floor.advance(LEASE_MS)
-            store.reclaim()
-        claim = store.claim(1, LEASE_MS, alone=True)
-    floor.turn(1)
-    assert floor.headers("poison", "dlt")["x-dlq-reason"] == "poison"
-    assert floor.arrived("dlt") == ["poison"]
-
-
 def test_claim_of_suspects_takes_one_at_a_time(floor: Floor) -> None:
     store = floor.stores["r"]
     floor.schedule("a", "b", "c")
@@ -83,25 +64,6 @@ def test_bury_of_a_damaged_record_keeps_it_for_a_person_to_see(floor: Floor) -> 
     letter = next(each for each in floor.publisher.delivered if each.id == "a")
     assert letter.body is not None
     assert len(letter.body) == 45
-
-
-def test_turn_while_the_store_is_away_waits_and_goes_on(floor: Floor) -> None:
-    floor.schedule("a")
-    view = floor.views["r"]
-    near = view.store
-
-    class Away:
-        def next(self) -> None:
-            raise StoreUnavailable("away")
-
-    view.store = Away()  # type: ignore[assignment]
-    floor.advance(1000)
-    floor.turn(0)
-    assert not view.is_heard
-    assert floor.worker.sleep_s() > 0
-    view.store = near
-    floor.turn(2000)
-    assert floor.arrived() == ["a"]
 
 
 def test_reclaim_after_the_store_was_away_blames_nobody(floor: Floor) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from duebridge.envelope import Envelope, Target
-from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
+from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection, open_connection
@@ -16,7 +16,6 @@ from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
 from tests.support.floor import Floor
 
-UNSURE = Outcome(Verdict.FAILED, error_class="Nack", error_message="full", is_unsure=True)
 MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
 
@@ -60,48 +59,6 @@ def test_route_with_a_backlog_does_not_starve_another(build_floor: Callable[...,
     assert (order.count("t"), order.count("o")) == (40, 40)
     first_of_each_turn = order[::20]
     assert (first_of_each_turn.count("t"), first_of_each_turn.count("o")) == (2, 2)
-
-
-def test_backoff_doubles_with_each_retry(floor: Floor) -> None:
-    floor.schedule("a", max_attempts=9)
-    retry_at: list[int] = []
-    for outcome, wait_ms in ((FAILED, 1000), (UNSURE, 1000), (FAILED, 2000)):
-        floor.publisher.script(lambda _, outcome=outcome: outcome)
-        floor.turn(wait_ms)
-        retry_at.append(floor.stores["r"].next().first_retry_ms - floor.now_ms())
-    assert retry_at == [1000, 2000, 4000]
-    assert (floor.flight("a").failures, floor.flight("a").unsure) == (3, True)
-
-
-def test_suspect_that_is_retried_is_published_alone(build_floor: Callable[..., Floor]) -> None:
-    floor = build_floor(retry={"max_attempts": 9, "backoff": "fixed", "initial": "1s"})
-    store = floor.stores["r"]
-    floor.schedule("suspect")
-    floor.advance(1000)
-    for _ in range(2):
-        store.promote()
-        store.claim(1, 30_000)
-        floor.advance(30_000)
-        store.reclaim()
-    floor.publisher.script(lambda _: FAILED)
-    floor.turn()
-    assert floor.state("suspect") == "retry"
-    floor.schedule(*"abc", delay="1s")
-    batches: list[list[str]] = []
-    remember_batches(floor, batches)
-    floor.publisher.script(lambda _: None)
-    floor.turn(1000)
-    assert sorted(batches) == [["a", "b", "c"], ["suspect"]]
-
-
-def remember_batches(floor: Floor, batches: list[list[str]]) -> None:
-    plain = floor.publisher.publish
-
-    def publish(batch: list[Delivery]) -> object:
-        batches.append([each.id for each in batch])
-        return plain(batch)
-
-    floor.publisher.publish = publish  # type: ignore[assignment, method-assign]
 
 
 def test_route_with_a_newer_record_is_unready_and_the_others_flow(floor: Floor) -> None:

@@ -101,14 +101,6 @@ def test_swaps_under_load_lose_and_repeat_nothing(works: Works) -> None:
     assert len({topic for _, topic in works.arrived()}) > 1
 
 
-def test_swap_keeps_the_stations_of_unchanged_routes(works: Works) -> None:
-    before = {view.route.name: view for view in works.runner.views()}
-    works.runner.swap(works.configured({"r": "a/u", "s": "b/s"}))
-    after = {view.route.name: view for view in works.runner.views()}
-    assert after["s"] is before["s"]
-    assert after["r"] is not before["r"]
-
-
 def test_swap_listens_for_hints_of_the_new_routes(works: Works) -> None:
     works.runner.swap(works.configured({**R_AND_S, "new": "b/n"}))
     [new] = [each.store.shard for each in works.runner.views() if each.route.name == "new"]

@@ -18,7 +18,6 @@ from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.servers import wait_until
 
 ERRORS = [OSError(24, "too many open files"), MemoryError(), RuntimeError("no new thread")]
-BY_ERROR = pytest.mark.parametrize("error", ERRORS, ids=lambda each: type(each).__name__)
 CALLS = ["next", "claim", "readdress", "resume", "reclaim", "shunt"]
 SETTLEMENTS = ["ack", "retry", "bury", "release", "set_aside"]
 TIMES = 3
@@ -61,10 +60,12 @@ def schedule(works: Works, *ids: str) -> None:
         works.producer.schedule("r", b"body", id=each, delay="1ms")
 
 
-@BY_ERROR
 @pytest.mark.parametrize(
-    ("method", "event", "is_back"),
-    [("ping", "lane_stopped", "lane_open"), ("publish", "publisher_failed", "publisher_works")],
+    ("method", "event", "is_back", "error"),
+    [
+        ("ping", "lane_stopped", "lane_open", ERRORS[0]),
+        ("publish", "publisher_failed", "publisher_works", ERRORS[1]),
+    ],
 )
 def test_lane_goes_on_after_its_client_raised(
     works: Works, logs: list[Any], method: str, event: str, is_back: str, error: Exception
@@ -86,12 +87,11 @@ def test_lane_goes_on_after_its_client_raised(
     assert line.get("exc_info", False) is (method == "publish")
 
 
-@BY_ERROR
 def test_store_monitor_goes_on_after_a_sample_raised(
-    works: Works, logs: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception
+    works: Works, logs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("duebridge.worker.reporting.store_monitor.AGAIN_S", 0.01)
-    raised = iter([error] * TIMES)
+    raised = iter(ERRORS)
 
     def absent() -> dict[str, int]:
         if (given := next(raised, None)) is not None:
@@ -108,12 +108,11 @@ def test_store_monitor_goes_on_after_a_sample_raised(
     assert (line["log_level"], back["failures"]) == ("error", TIMES)
 
 
-@BY_ERROR
 def test_wake_listener_goes_on_after_a_thread_could_not_start(
-    works: Works, logs: list[Any], monkeypatch: pytest.MonkeyPatch, error: Exception
+    works: Works, logs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakeup, "POLL_S", 0.01)
-    real, raised = wakeup._HintListener, iter([error] * TIMES)
+    real, raised = wakeup._HintListener, iter(ERRORS)
 
     def ear(*given: Any) -> Any:
         if (fault := next(raised, None)) is not None:

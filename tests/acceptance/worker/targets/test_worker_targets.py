@@ -8,7 +8,6 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from tests.acceptance.targets import Targets
-from tests.support.desk import acks
 from tests.support.floor import Floor
 
 MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
@@ -176,8 +175,9 @@ def test_healthy_one_behind_10000_of_a_held_target_goes_within_two_seconds(
     assert len(targets.tried("gone")) <= 500 + 3
 
 
-@pytest.mark.parametrize("count", [1, 3, 600, 1700])
-@pytest.mark.parametrize("outcome", [MISSING, REPLICAS, SILENT])
+@pytest.mark.parametrize(
+    ("outcome", "count"), [(MISSING, 1), (REPLICAS, 3), (MISSING, 600), (SILENT, 1700)]
+)
 def test_target_that_is_well_again_gets_all_within_two_seconds(
     build: Build, outcome: Outcome, count: int
 ) -> None:
@@ -189,18 +189,6 @@ def test_target_that_is_well_again_gets_all_within_two_seconds(
     targets.run(2000, step_ms=50)
     assert sorted(targets.gone("gone")) == names(count)
     assert targets.floor.stores["r"].next().envelopes == 0
-
-
-def test_two_held_targets_do_not_disturb_each_other(build: Build) -> None:
-    targets = build(hold="10m")
-    targets.outcomes |= {"gone": MISSING, "away": MISSING}
-    targets.schedule(*names(700), topic="gone")
-    targets.schedule(*names(700, "b"), topic="away")
-    targets.run(4000)
-    del targets.outcomes["away"]
-    targets.run(2000)
-    assert sorted(targets.gone("away")) == names(700, "b")
-    assert targets.gone("gone") == []
 
 
 @pytest.mark.parametrize("is_restart", [False, True])
@@ -303,20 +291,6 @@ def test_clock_of_hold_begins_again_with_a_replay(build: Build) -> None:
     assert targets.floor.state("a") == "retry"
     targets.run(2000)
     assert targets.floor.state("a") == "dead"
-
-
-def test_worker_killed_in_a_probe_costs_the_target_no_hold(targets: Targets) -> None:
-    """The lease of a probe runs out; another worker tries with the next envelope."""
-    targets.outcomes["t"] = MISSING
-    targets.schedule("a", "b")
-    targets.run(1000)
-    health = targets.floor.lane.targets.of(Target("memory", topic="t"))
-    claim, _ = targets.floor.stores["r"].probe(health.tag, 30_000)
-    assert claim.ids == ["a"]
-    del targets.outcomes["t"]
-    targets.run(2000)
-    assert targets.gone("t") == ["b"]
-    assert targets.floor.stores["r"].ack(acks(claim.token, "a")).stale == []
 
 
 def test_envelope_never_goes_to_a_target_whose_tag_is_the_same(
