@@ -69,9 +69,11 @@ def opened(kind: str, home: Path) -> Iterator[Place]:
         yield Place(Command(home, url_as(running.url), config), running)
 
 
-@pytest.fixture(params=SETS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with opened(request.param, tmp_path) as place:
+@pytest.fixture(scope="module", params=SETS)
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    with opened(request.param, tmp_path_factory.mktemp("set")) as place:
         yield place
 
 
@@ -118,19 +120,21 @@ def test_every_command_does_its_work_on_a_set(place: Place) -> None:
     place.done("store", "purge", "--all", "--yes")
 
 
-def test_events_follow_in_a_failover_prints_each_event_once(place: Place) -> None:
+@pytest.mark.parametrize("kind", SETS)
+def test_events_follow_in_a_failover_prints_each_event_once(kind: str, tmp_path: Path) -> None:
     ids = ["before", "after"]
-    wait_until(lambda: place.is_sent(ids[0]), "an envelope")
-    process = place.run.start("events", "--follow", "--output", "json")
-    assert process.stdout is not None
-    assert process.stderr is not None
-    found = [json.loads(process.stdout.readline())["id"]]
-    place.set.kill_master("{duebridge:reminders:0}")
-    assert process.stderr.readline().endswith(b"; waiting for the store\n")
-    wait_until(lambda: place.is_sent(ids[1]), "an envelope on the new master")
-    found.append(json.loads(process.stdout.readline())["id"])
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    with opened(kind, tmp_path) as place:
+        wait_until(lambda: place.is_sent(ids[0]), "an envelope")
+        process = place.run.start("events", "--follow", "--output", "json")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        found = [json.loads(process.stdout.readline())["id"]]
+        place.set.kill_master("{duebridge:reminders:0}")
+        assert process.stderr.readline().endswith(b"; waiting for the store\n")
+        wait_until(lambda: place.is_sent(ids[1]), "an envelope on the new master")
+        found.append(json.loads(process.stdout.readline())["id"])
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
     assert (process.returncode, out, found) == (130, b"", ids)
 
 
