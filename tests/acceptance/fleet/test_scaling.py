@@ -119,18 +119,6 @@ def test_worker_that_is_added_delivers_of_every_shard_soon(
     assert Counter(site.delivered()) == Counter(load.accepted)
 
 
-def test_worker_that_is_stopped_leaves_its_work_to_the_others_soon(
-    site: Site, load: Load, start: Callable[[], Worker]
-) -> None:
-    leaver, stayer = start(), start()
-    load.start()
-    wait_until(lambda: has_all_shards(site, leaver) and has_all_shards(site, stayer), "both")
-    assert leaver.end() == 0
-    see_delivered(site, load, at_least=len(load.accepted) + 200)
-    assert max(each.at_ms - each.due_at_ms for each in site.records()) <= MOVED_WITHIN_MS
-    assert Counter(site.delivered()) == Counter(load.accepted)
-
-
 def test_worker_that_is_killed_delays_only_what_it_held(
     site: Site, load: Load, start: Callable[[], Worker]
 ) -> None:

@@ -171,7 +171,9 @@ def told(
 
 
 # A default stands in the file as `inline` does, and matters to what prints the file alone.
-@pytest.mark.parametrize("told", FORMS, indirect=True)
+@pytest.mark.parametrize(
+    "told", ["inline", "file", pytest.param("default", marks=pytest.mark.long)], indirect=True
+)
 def test_commands_on_a_store_that_answers_show_no_secret(told: Told) -> None:
     for output in ("yaml", "json"):
         assert "sasl.password" in told("config", "render", "--output", output, code=0)

@@ -50,11 +50,6 @@ def test_recent_that_is_too_many_bytes_covers_a_shorter_time_whole(desk: Operato
     assert len(found.tallies) < 60
 
 
-def test_rates_of_an_unknown_route_are_refused(desk: OperatorsDesk) -> None:
-    with pytest.raises(ConfigError, match="got 'nothing'"):
-        rates(desk.operator, ["nothing"])
-
-
 def test_forecast_puts_what_is_scheduled_and_the_retries_into_buckets(desk: OperatorsDesk) -> None:
     desk.retry(ORDERS, "r", delay_ms=30 * MINUTE_MS)
     desk.pending(ORDERS, {f"a{n}": 10 * MINUTE_MS + 30_000 for n in range(9)})

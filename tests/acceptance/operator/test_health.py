@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from itertools import pairwise
 from threading import Event
 
 import pytest
@@ -212,6 +213,8 @@ def test_lateness_of_a_batch_fills_the_right_buckets() -> None:
         for le in ("0.005", "0.25", "0.5", "+Inf")
     ]
     assert counts == [2, 2, 3, 4]
+    edges = [each for each in metrics.LATENESS_BUCKETS_S if 2.5 <= each <= 120]
+    assert all(high <= 2 * low for low, high in pairwise(edges)), "seconds are told apart"
 
 
 def test_due_before_the_first_look_is_unknown_and_not_nothing(get: Get) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from duebridge.admin.histogram import HORIZON_MS, DueBucket, due_histogram, edges
-from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.errors import EnvelopeError
 from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 
 
@@ -42,8 +42,3 @@ def test_histogram_of_edges_that_do_not_rise_is_refused(
 ) -> None:
     with pytest.raises(EnvelopeError, match="edges_ms: expected"):
         due_histogram(desk.operator, [ORDERS], given)
-
-
-def test_histogram_of_an_unknown_route_is_refused(desk: OperatorsDesk) -> None:
-    with pytest.raises(ConfigError, match="got 'nothing'"):
-        due_histogram(desk.operator, ["nothing"], [1, 2])

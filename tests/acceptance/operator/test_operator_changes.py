@@ -51,13 +51,6 @@ def test_deliver_now_makes_what_waits_due_now_and_is_journalled_with_who_asked(
         assert (event.kind, event.by) == ("rescheduled", "ann")
 
 
-def test_deliver_now_of_what_a_worker_holds_changes_nothing(desk: OperatorsDesk) -> None:
-    desk.claim(ORDERS, "a")
-    with_worker = desk.operator.show(ORDERS, "a")
-    assert statuses(desk.operator.deliver_now(ORDERS, ["a"])) == ["in_flight"]
-    assert desk.operator.show(ORDERS, "a") == with_worker
-
-
 def test_operator_moves_and_cancels_on_a_route_that_left_the_configuration(
     desk: OperatorsDesk,
 ) -> None:
