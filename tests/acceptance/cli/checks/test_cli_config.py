@@ -286,13 +286,6 @@ def test_connect_brokers_that_are_not_there_exit_4_and_none_hides_another(
     assert_failures(done, {f"brokers.{name}": text for name, text in expected.items()})
 
 
-def test_connect_settings_that_no_client_takes_exit_2(check: Check) -> None:
-    broker = {"type": "rabbitmq", "url": "${NO_SUCH_URL}"}
-    done = check({"billing": broker}, {"a": {"target": exchange("x")}})
-    assert done.code == 2
-    assert "NO_SUCH_URL" in line_of(done, "brokers.billing")
-
-
 def test_connect_beside_running_workers_of_another_namespace_shows_all_that_fails(
     check: Check, brokers: dict[str, Any], topics: dict[str, str], tmp_path: Path
 ) -> None:
