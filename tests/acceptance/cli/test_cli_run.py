@@ -86,6 +86,7 @@ def test_run_that_starts_without_a_route_that_holds_envelopes_is_not_ready(
         assert worker.logged("route_missing")[0]["reason"].startswith(reason)
         deliver(duebridge, "reminders")
         file.write_text(whole)
+        worker.process.send_signal(signal.SIGHUP)
         wait_until(lambda: fetch(port, "/readyz") == (200, "ok\n"), "the route to be taken over")
         assert worker.end() == 0
 

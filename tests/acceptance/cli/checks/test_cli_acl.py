@@ -126,15 +126,11 @@ def test_acl_of_another_namespace_and_user_has_those(duebridge: Command) -> None
     assert printed.startswith("user me on >PASSWORD resetkeys ~{other:*}:* ~{other}:* ")
 
 
-@pytest.mark.parametrize("name", ["a*", "a b", ""])
-def test_acl_of_an_invalid_namespace_is_refused(name: str, duebridge: Command) -> None:
-    done = duebridge("acl", "--namespace", name)
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [("--namespace", "a*"), ("--namespace", ""), ("--user", "a b"), ("--user", "a\nACL")],
+)
+def test_acl_of_an_invalid_name_is_refused(option: str, given: str, duebridge: Command) -> None:
+    done = duebridge("acl", option, given)
     assert (done.code, done.out) == (2, "")
-    assert "namespace: expected" in done.err
-
-
-@pytest.mark.parametrize("user", ["a b", "", "a\nACL"])
-def test_acl_of_an_invalid_user_is_refused(user: str, duebridge: Command) -> None:
-    done = duebridge("acl", "--user", user)
-    assert (done.code, done.out) == (2, "")
-    assert "--user: expected" in done.err
+    assert f"{option.removeprefix('--')}: expected" in done.err
