@@ -31,27 +31,21 @@ def next_event(process: subprocess.Popen[bytes]) -> Any:
     return json.loads(process.stdout.readline())
 
 
-def test_events_follow_prints_what_comes_until_ctrl_c(duebridge: Command) -> None:
+def test_events_follow_prints_what_comes_of_later_routes_too_until_ctrl_c(
+    duebridge: Command,
+) -> None:
     process = following(duebridge)
     send(duebridge, "invoices", "during")
     event = next_event(process)
     assert (event["kind"], event["route"], event["id"]) == ("accepted", "invoices", "during")
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (130, b"", b"")
-
-
-def test_events_follow_prints_those_of_a_route_that_is_configured_later(
-    duebridge: Command,
-) -> None:
-    process = following(duebridge)
     more = "  orders: {target: {broker: here, topic: orders}, shards: 2}\n"
     config = duebridge.file.read_text().replace("routes:\n", f"routes:\n{more}")
     duebridge.file.write_text(config)
-    send(duebridge, "orders", "during")
-    assert next_event(process)["id"] == "during"
-    process.kill()
-    process.communicate(timeout=60)
+    send(duebridge, "orders", "later")
+    assert next_event(process)["id"] == "later"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
 
 
 def test_events_follow_that_is_kept_tells_of_older_events_unless_since_is_given(
