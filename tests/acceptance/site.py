@@ -5,6 +5,7 @@ confirms, in whatever process.
 """
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -42,6 +43,11 @@ routes:
     dead_letter: {{broker: here, topic: others-dlt}}
 """
 
+IMPATIENT = """\
+from duebridge.store.server import connection
+connection.REPEAT_FOR_S = 1.0
+"""
+
 
 class Recorded(NamedTuple):
     """One message that the broker has confirmed."""
@@ -59,6 +65,12 @@ def memory_config(routes: dict[str, Any], **blocks: Any) -> Config:
     """Return a configuration with one broker, `memory`, unless `blocks` has others."""
     brokers = {"memory": {"type": "memory"}}
     return Config.model_validate({"version": 1, "brokers": brokers, "routes": routes, **blocks})
+
+
+def impatient(home: Path) -> dict[str, str]:
+    """Return the environment of a command that gives its store up after a second, not ten."""
+    (home / "sitecustomize.py").write_text(IMPATIENT)
+    return {"PYTHONPATH": os.pathsep.join([str(home), *filter(None, [os.getenv("PYTHONPATH")])])}
 
 
 def fetch(port: int, path: str, accept: str = "*/*") -> tuple[int, str]:

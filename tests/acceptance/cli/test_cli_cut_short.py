@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from duebridge.store.server.embedded import socket_path
+from tests.acceptance.site import impatient
 from tests.support.command import Command
 from tests.support.redis.redis_node import RedisNode, server
 
@@ -22,11 +23,11 @@ def node(tmp_path: Path) -> Iterator[RedisNode]:
     made.kill()
 
 
-def cancelling(duebridge: Command, *ids: str) -> subprocess.Popen[bytes]:
+def cancelling(duebridge: Command, *ids: str, **env: str) -> subprocess.Popen[bytes]:
     """A cancel of many that has cancelled these, and reads on."""
     for name in ids:
         assert duebridge("send", "invoices", "x", "--delay", "1h", "--id", name).code == 0
-    process = duebridge.start("cancel", "invoices", "-")
+    process = duebridge.start("cancel", "invoices", "-", **env)
     for name in ids:
         name_a_further(process, name)
         assert process.stdout is not None
@@ -43,7 +44,8 @@ def name_a_further(process: subprocess.Popen[bytes], name: str) -> None:
 def test_cancel_of_many_that_the_store_ends_says_what_is_done(
     tmp_path: Path, node: RedisNode
 ) -> None:
-    process = cancelling(Command(tmp_path, f"redis://127.0.0.1:{node.port}/0"), "a", "b")
+    duebridge = Command(tmp_path, f"redis://127.0.0.1:{node.port}/0")
+    process = cancelling(duebridge, "a", "b", **impatient(tmp_path))
     node.kill()
     name_a_further(process, "c")
     out, err = process.communicate(timeout=60)
