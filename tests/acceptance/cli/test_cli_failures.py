@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.site import impatient
 from tests.support.command import CONFIG, ENVIRONMENT, PROGRAM, Command
 
 CANARY = "canary-7f3a9c"
 USER = f"redis://user:{CANARY}"
 COMMANDS = [
-    "run",
     "send reminders hello --delay 1h",
     "send reminders - --jsonl",
     "cancel reminders x",
@@ -38,9 +38,10 @@ def closed_port() -> Iterator[int]:
         yield int(taken.getsockname()[1])
 
 
-def ended(duebridge: Command, words: str) -> tuple[int, str]:
+def ended(duebridge: Command, words: str, **env: str) -> tuple[int, str]:
     """Return the code and the one line of an error; nothing else was printed."""
-    done = duebridge(*words.split(), stdin=b'{"body": "x", "delay": "1h"}\n', SECRET=CANARY)
+    stdin = b'{"body": "x", "delay": "1h"}\n'
+    done = duebridge(*words.split(), stdin=stdin, SECRET=CANARY, **env)
     assert done.out == ""
     assert CANARY not in done.err
     assert "Traceback" not in done.err
@@ -53,6 +54,15 @@ def test_store_unreachable_exits_3_and_shows_no_secret(
     tmp_path: Path, closed_port: int, words: str
 ) -> None:
     code, line = ended(Command(tmp_path, f"{USER}@127.0.0.1:{closed_port}/0"), words)
+    assert code == 3
+    assert str(closed_port) in line
+
+
+def test_run_whose_store_stays_unreachable_exits_3_and_shows_no_secret(
+    tmp_path: Path, closed_port: int
+) -> None:
+    duebridge = Command(tmp_path, f"{USER}@127.0.0.1:{closed_port}/0")
+    code, line = ended(duebridge, "run", **impatient(tmp_path))
     assert code == 3
     assert str(closed_port) in line
 
