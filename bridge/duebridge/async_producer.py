@@ -13,8 +13,8 @@ from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, StoreError
 from duebridge.producer import OnConflict, Producer, checked_size, keeping, naming_ahead
 from duebridge.receipt import Receipt
-from duebridge.store.abandoned import abandoned_if, never, run_while_awaited
 from duebridge.store.batching import Batches
+from duebridge.store.caller import abandoned_if, never, run_while_awaited
 
 THREADS = 8  # calls that run at once; further calls wait
 

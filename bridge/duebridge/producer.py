@@ -22,8 +22,8 @@ from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, 
 from duebridge.errors import ConfigError, EnvelopeError, StoreError, shown
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
 from duebridge.scheduling.route_scheduler import RouteScheduler, due_fault, find_route, size_bytes
-from duebridge.store.abandoned import while_awaited
 from duebridge.store.batching import Batches
+from duebridge.store.caller import while_awaited
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection, open_connection
 from duebridge.store.server.fitness import check_fitness

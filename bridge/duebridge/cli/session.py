@@ -94,7 +94,7 @@ def opened_store(config: "Config", repeat_for_s: float = 0.0) -> "Iterator[Conne
 
 def actor_name() -> str:
     """Return the user whom the journal names: `DUEBRIDGE_ACTOR`, else the system's user."""
-    from duebridge.store.actor import MOST_ACTOR
+    from duebridge.store.caller import MOST_ACTOR
 
     try:
         name = os.environ.get("DUEBRIDGE_ACTOR") or getpass.getuser()

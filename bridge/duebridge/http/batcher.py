@@ -14,8 +14,8 @@ from duebridge.http.site import Site
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
 from duebridge.scheduling.route_scheduler import size_bytes
-from duebridge.store.abandoned import never
 from duebridge.store.batching import batches
+from duebridge.store.caller import never
 from duebridge.store.wire.transitions import ScheduleMode
 
 

@@ -20,7 +20,7 @@ from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 from duebridge.http.tokens import Scope, Token
 from duebridge.scheduling.route_scheduler import find_route
-from duebridge.store.abandoned import never
+from duebridge.store.caller import never
 
 Choice = TypeVar("Choice", bound=str)
 

@@ -11,8 +11,7 @@ from duebridge.config.models import Config
 from duebridge.http.access_log import AccessLog
 from duebridge.http.tokens import Token, TokenFile
 from duebridge.scheduling.route_scheduler import RouteScheduler
-from duebridge.store.abandoned import abandoned_if, check_awaited, never
-from duebridge.store.actor import use_actor
+from duebridge.store.caller import abandoned_if, check_awaited, never, use_actor
 from duebridge.store.server.connection import Connection
 from duebridge.telemetry.tracing import Tracing
 

@@ -16,7 +16,7 @@ from duebridge.errors import EnvelopeError, StoreError, UnknownRoute, unknown_na
 from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.limits import RouteLimits, with_whole_target
-from duebridge.store.abandoned import while_awaited
+from duebridge.store.caller import while_awaited
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
 from duebridge.store.wire.log_positions import refused_row

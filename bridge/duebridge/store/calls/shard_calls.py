@@ -7,8 +7,8 @@ from typing import Any
 
 from duebridge.config.durability import ReplicaWait
 from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
-from duebridge.store.actor import current_actor
 from duebridge.store.batching import CallId, new_call_id
+from duebridge.store.caller import current_actor
 from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry

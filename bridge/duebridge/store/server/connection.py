@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError
 
 from duebridge.config.durability import ReplicaWait
 from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
-from duebridge.store.abandoned import is_abandoned
+from duebridge.store.caller import is_abandoned
 from duebridge.store.server.durability import run_replicated
 from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.opening import Client, open_client

@@ -16,7 +16,7 @@ from duebridge.config.secrets import masked_url
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import ConfigError, EnvelopeError, unlisted_name
 from duebridge.instants import parse_at
-from duebridge.store.actor import MOST_ACTOR
+from duebridge.store.caller import MOST_ACTOR
 from duebridge_connectors.spark.source.option_names import OptionNames, spark_name
 
 Parser: TypeAlias = Callable[[str, str], Any]  # of the text and the name of an option

@@ -1,4 +1,4 @@
-"""Tells a call in a thread whether anybody waits for it still.
+"""Who makes the calls of a thread: the name that the journal has, and whether anybody still waits.
 
 What nobody waits for is not sent again: it would come behind newer calls of the same caller.
 """
@@ -15,6 +15,26 @@ from duebridge.errors import StoreUnavailable
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")
+
+MOST_ACTOR = 64  # characters of a name
+
+_actor: ContextVar[str | None] = ContextVar("actor", default=None)
+
+
+@contextmanager
+def use_actor(name: str) -> Iterator[None]:
+    """Have the journal name this user for calls of this thread; empty for a program."""
+    before = _actor.set(name)
+    try:
+        yield
+    finally:
+        _actor.reset(before)
+
+
+def current_actor(default: str) -> str:
+    """Return the user whom the journal names for calls of this thread, `default` if none is set."""
+    actor = _actor.get()
+    return default if actor is None else actor
 
 
 def never() -> bool:
