@@ -33,7 +33,7 @@ MOVED, SHORT, LOST = "moved", "short of replicas", "lost"
 INVALID, BESIDE, DENIED = "invalid", "beside an invalid one", "denied"
 SLOW = "invalid, after most of the time"
 LATE = "denied, once the next is sent"
-DEADLINE_S = 0.2
+DEADLINE_S = 0.5  # within which a busy machine starts the thread that builds a client
 
 C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
 OPEN, AWAY, NO_TARGET = Verdict.INDETERMINATE, Verdict.UNAVAILABLE, Verdict.TARGET_FAILED
