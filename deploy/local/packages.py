@@ -22,7 +22,6 @@ APT_NAMES = {
     "redis": "redis-server",
     "rabbitmq": "rabbitmq-server",
     "maven": "maven",
-    "chromium": "chromium",
     "prometheus": "prometheus prometheus-node-exporter-",  # without what it recommends
 }
 
@@ -53,6 +52,11 @@ def java() -> str:
     raise ServiceError(f"Java {OLDEST_JAVA} or later is not installed")
 
 
+def chromium() -> str:
+    """Return the browser without windows, which takes a third of the CPU, or else the whole one."""
+    return shutil.which("chromium-headless-shell") or which("chromium")
+
+
 def kafka_jars() -> Path:
     """Return where the jars lie once they are fetched: whole or not at all."""
     return cache_folder() / f"kafka-{KAFKA}"
@@ -73,7 +77,7 @@ def missing(names: Iterable[str]) -> list[str]:
         "kafka": {"java": java}
         | ({} if kafka_jars().is_dir() else {"maven": partial(which, "mvn")}),
         "tools": {
-            "chromium": partial(which, "chromium"),
+            "chromium": chromium,
             "prometheus": lambda: which("promtool") and which("prometheus"),
         },
     }
@@ -82,11 +86,17 @@ def missing(names: Iterable[str]) -> list[str]:
 
 def _apt_names(absent: Iterable[str]) -> list[str]:
     # An old release's default Java is too old, a new one has a later default and no 17.
-    policy = ["env", "LC_ALL=C", "apt-cache", "policy", "openjdk-17-jre-headless"]
-    shown = subprocess.run(policy, capture_output=True, text=True, check=False).stdout
-    jre = "openjdk-17" if re.search(r"Candidate: \d", shown) else "default"
-    names = {**APT_NAMES, "java": f"{jre}-jre-headless"}
+    jre = _first_known("openjdk-17-jre-headless", "default-jre-headless")
+    browser = _first_known("chromium-headless-shell", "chromium")
+    names = {**APT_NAMES, "java": jre, "chromium": browser}
     return [word for name in absent for word in names[name].split()]
+
+
+def _first_known(name: str, other: str) -> str:
+    """Return the package of this name if the release has it, else the other."""
+    policy = ["env", "LC_ALL=C", "apt-cache", "policy", name]
+    shown = subprocess.run(policy, capture_output=True, text=True, check=False).stdout
+    return name if re.search(r"Candidate: \d", shown) else other
 
 
 @cache
@@ -116,12 +126,12 @@ def line_to_type(absent: Iterable[str]) -> str:
 
 def install(absent: Iterable[str]) -> None:
     """Install through apt-get; one at a time, as two would only fight for its lock."""
-    names = _apt_names(absent)
-    print(f"installing {' '.join(names)} with apt-get", flush=True)
     apt = [*(_as_root() or []), "env", "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1"]
     apt += ["apt-get", "-y", "-qq", "-o", "Dpkg::Use-Pty=0", "-o", "DPkg::Lock::Timeout=300"]
     with locked(cache_folder() / "packages.lock"):
-        run_quietly([*apt, "update"])
+        run_quietly([*apt, "update"])  # only then is known which packages there are
+        names = _apt_names(absent)
+        print(f"installing {' '.join(names)} with apt-get", flush=True)
         run_quietly([*apt, "install", *names])
 
 
