@@ -110,13 +110,15 @@ def reader(person: Person, sessions: Sessions) -> Page:
 
 
 @pytest.fixture(scope="session")
-def axe() -> Callable[[Page], list[str]]:
-    """Return a function that says what keeps people from using a page."""
+def axe() -> Callable[..., list[str]]:
+    """Return a function that says what keeps people from using a page: by all rules, or some."""
     source = Path(downloaded("axe")).read_text()
 
-    def violations(page: Page) -> list[str]:
+    def violations(page: Page, *rules: str) -> list[str]:
         page.evaluate(source)
-        found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+        wanted = {"runOnly": rules} if rules else {"rules": {"target-size": {"enabled": True}}}
+        options = {"resultTypes": ["violations"], **wanted}
+        found = page.evaluate("options => axe.run(options)", options)["violations"]
         return [
             f"{one['id']}: {node['html'][:200]} {node['failureSummary'][:300]}"
             for one in found

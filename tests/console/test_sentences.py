@@ -145,7 +145,7 @@ def test_look_at_dry_run_finds_nothing_in_the_way(
     browser: Browser,
     url: str,
     busy: Scene,
-    axe: Callable[[Page], list[str]],
+    axe: Callable[..., list[str]],
     theme: str,
     size: dict[str, int],
     verb: str,
