@@ -16,7 +16,7 @@ from typing import Any
 import pika
 
 from duebridge.ports.source import SourcePlan
-from duebridge_connectors.rabbitmq.source.opening import open_source
+from duebridge_connectors.rabbitmq.source.rabbit_source import open_source
 from tests.support.contract.source_under_test import Memory
 
 PREFETCH, ACK_EVERY, ROUNDS = 1000, 250, 3

@@ -135,7 +135,7 @@ class RabbitMQ(BrokerType):
         self, settings: Mapping[str, object], plan: SourcePlan, positions: Positions
     ) -> Source:
         """Return a source; see `BrokerType.open_source`."""
-        from duebridge_connectors.rabbitmq.source.opening import open_source
+        from duebridge_connectors.rabbitmq.source.rabbit_source import open_source
 
         return open_source(settings, plan, positions)
 

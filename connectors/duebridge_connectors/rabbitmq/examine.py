@@ -19,7 +19,7 @@ from duebridge_connectors.rabbitmq.errors import root_cause
 from duebridge_connectors.rabbitmq.queue_limits import Limits, read_limits
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 
-_CONNECTION_ERRORS = (vendor.AMQPError, AMQPConnectorException, OSError)
+CONNECTION_ERRORS = (vendor.AMQPError, AMQPConnectorException, OSError)
 _UNAUTHORIZED, _NOT_FOUND = 403, 404
 NOBODY: Mapping[str, str] = MappingProxyType({})
 _OF_QUEUE = "not checked: policies, the permission to write"
@@ -46,7 +46,7 @@ def examine(
             found += _examined(connection, destination, makers.get(destination.place, ""))
         with suppress(vendor.AMQPError):
             connection.close()
-    except _CONNECTION_ERRORS as error:
+    except CONNECTION_ERRORS as error:
         found.append(unreachable(place, parameters, error))
     return found
 

@@ -25,8 +25,8 @@ from duebridge_connectors.rabbitmq.settings import connection_parameters
 from duebridge_connectors.rabbitmq.source.arrivals import Reader
 from duebridge_connectors.rabbitmq.source.consumer import QueueConsumer
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
-from duebridge_connectors.rabbitmq.source.opening import open_source
 from duebridge_connectors.rabbitmq.source.prefetch import Prefetch
+from duebridge_connectors.rabbitmq.source.rabbit_source import open_source
 from tests.support.contract.source_under_test import Memory, received
 from tests.support.servers import wait_until
 

@@ -21,7 +21,7 @@ from duebridge.ports.publisher import BrokerUnavailable, Delivery, Publisher, Ve
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq import open_publisher
 from duebridge_connectors.rabbitmq.broker import RABBITMQ
-from duebridge_connectors.rabbitmq.source.opening import open_source
+from duebridge_connectors.rabbitmq.source.rabbit_source import open_source
 from tests.contract.rabbitmq.declaring import DELAYED, Names, examined, failures
 from tests.support import certificates as own
 from tests.support.certificates import KEY_PASSWORD, Certificates

@@ -16,8 +16,8 @@ from duebridge.ports.source import LogPosition, Source, SourcePlan
 from duebridge_connectors.rabbitmq.source import rabbit_source
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
 from duebridge_connectors.rabbitmq.source.lives import mark_of
-from duebridge_connectors.rabbitmq.source.opening import open_source
 from duebridge_connectors.rabbitmq.source.prefetch import Prefetch
+from duebridge_connectors.rabbitmq.source.rabbit_source import open_source
 from tests.support.contract.source_under_test import (
     WITHIN_S,
     Memory,

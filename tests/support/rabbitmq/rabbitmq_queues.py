@@ -10,7 +10,7 @@ import pika
 from pika.exceptions import AMQPError
 
 from duebridge.ports.source import Arrival, Source, SourcePlan
-from duebridge_connectors.rabbitmq.source.opening import open_source
+from duebridge_connectors.rabbitmq.source.rabbit_source import open_source
 from tests.support.contract.source_under_test import Memory
 from tests.support.network.proxy import Proxy, proxied
 from tests.support.servers import wait_until

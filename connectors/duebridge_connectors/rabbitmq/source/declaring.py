@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from pika import BlockingConnection
 from pika import exceptions as vendor
-from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.rabbitmq import quiet_client
-from duebridge_connectors.rabbitmq.examine import unreachable
+from duebridge_connectors.rabbitmq.examine import CONNECTION_ERRORS, unreachable
 from duebridge_connectors.rabbitmq.queue_limits import DELIVERIES, MOST_DELIVERIES, QUORUM, TYPE
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 from duebridge_connectors.rabbitmq.source.models import (
@@ -26,7 +25,6 @@ from duebridge_connectors.rabbitmq.source.models import (
 )
 from duebridge_connectors.rabbitmq.source.refusals import NOT_FOUND, REFUSED
 
-CONNECTION_ERRORS: Final = (vendor.AMQPError, AMQPConnectorException, OSError)
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 # A void argument matches a header of that name, whatever its value (`any` would skip x- headers).
 MATCH: Final[Mapping[str, str | None]] = {

@@ -13,17 +13,14 @@ from pika import exceptions as vendor
 
 from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
 from duebridge.ports.source import SourcePlan
-from duebridge_connectors.rabbitmq.examine import parameters_within, unreachable
+from duebridge_connectors.rabbitmq.examine import CONNECTION_ERRORS, parameters_within, unreachable
 from duebridge_connectors.rabbitmq.queue_limits import (
     DELIVERIES,
     MOST_DELIVERIES,
     read_delivery_limit,
     read_limits,
 )
-from duebridge_connectors.rabbitmq.source.declaring import (
-    CONNECTION_ERRORS,
-    exchange_arguments,
-)
+from duebridge_connectors.rabbitmq.source.declaring import exchange_arguments
 from duebridge_connectors.rabbitmq.source.models import do_letters_come_back, due_exchange
 from duebridge_connectors.rabbitmq.source.refusals import (
     NOT_FOUND,

@@ -1,7 +1,7 @@
 """The source of an intake that reads RabbitMQ: see `duebridge.ports.source.Source`."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from random import uniform
@@ -14,8 +14,10 @@ from pika.exceptions import AMQPError
 
 from duebridge.errors import ConfigError, StoreError
 from duebridge.ports.publisher import BrokerUnavailable
-from duebridge.ports.source import Arrival, Positions, SourcePlan
+from duebridge.ports.source import Arrival, Positions, Source, SourcePlan
+from duebridge_connectors.rabbitmq import quiet_client
 from duebridge_connectors.rabbitmq.publishing.link import FIRST_DELAY_S, LASTED_S, MOST_DELAY_S
+from duebridge_connectors.rabbitmq.settings import connection_parameters
 from duebridge_connectors.rabbitmq.source.arrivals import Reader, stream_log
 from duebridge_connectors.rabbitmq.source.consumer import QueueConsumer
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
@@ -253,3 +255,9 @@ class RabbitSource:
 def _undecided(queue: str, offset: int) -> BrokerUnavailable:
     said = f"stream {queue!r} ends before offset {offset}, where it had a message"
     return BrokerUnavailable(f"{said}: this node's replica lags, or the stream was recreated")
+
+
+def open_source(settings: Mapping[str, object], plan: SourcePlan, positions: Positions) -> Source:
+    """Return a source, which connects on first use. Raises `ConfigError`."""
+    quiet_client()
+    return RabbitSource(partial(connection_parameters, settings), plan, positions)
