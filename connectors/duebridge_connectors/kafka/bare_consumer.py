@@ -1,6 +1,7 @@
 """Kafka consumers that only commit: what `duebridge bench` compares an intake with."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -20,8 +21,10 @@ _HEADERS: Final = [
 ]
 
 
-class _Scratch:
-    """The scratch topic, filled by kafka-python."""
+class _BareConsumer(ABC):
+    """A `BareConsumer` whose scratch topic kafka-python fills."""
+
+    _consumer: Any = None
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
         self.source = {"topic": name, "group": f"{name}-intake"}
@@ -41,27 +44,15 @@ class _Scratch:
             each.get(DEADLINE_S)
         producer.close()
 
-
-class KafkaBareConsumer(_Scratch):
-    """A `BareConsumer` of kafka-python."""
-
-    _consumer: Any = None
-
     def take(self, count: int) -> None:
-        """Poll and commit; see `BareConsumer`."""
+        """Consume and commit; see `BareConsumer`."""
         if self._consumer is None:
-            known = KafkaConsumer.DEFAULT_CONFIG
-            config = {key: value for key, value in self._config.items() if key in known}
-            config |= {"group_id": f"{self._name}-{GROUP}", "auto_offset_reset": "earliest"}
-            config |= {"enable_auto_commit": False, "max_poll_records": RECORDS}
-            self._consumer = KafkaConsumer(self._name, **config)
+            self._consumer = self._subscribed()
         taken, late = 0, time.monotonic() + DEADLINE_S
         while taken < count and time.monotonic() < late:
-            found = self._consumer.poll(timeout_ms=int(POLL_S * 1000))
-            if found:
-                self._consumer.commit()
-                taken += sum(map(len, found.values()))
-        _check(taken, count)
+            taken += self._taken()
+        if taken < count:
+            raise BrokerUnavailable(f"kafka: {taken} of {count} came within {DEADLINE_S:g} s")
 
     def close(self) -> None:
         """Leave the group, and delete the topic; see `BareConsumer`."""
@@ -69,28 +60,39 @@ class KafkaBareConsumer(_Scratch):
             self._consumer.close()
         self._topics.delete(self._name)
 
+    @abstractmethod
+    def _subscribed(self) -> Any:
+        """Return the client's consumer of the topic."""
 
-class LibrdkafkaBareConsumer(_Scratch):
-    """A `BareConsumer` of librdkafka."""
+    @abstractmethod
+    def _taken(self) -> int:
+        """Take and commit what is there; return how many."""
 
-    _consumer: Any = None
+
+class KafkaBareConsumer(_BareConsumer):
+    """A bare consumer of kafka-python."""
+
+    def _subscribed(self) -> Any:
+        known = KafkaConsumer.DEFAULT_CONFIG
+        config = {key: value for key, value in self._config.items() if key in known}
+        config |= {"group_id": f"{self._name}-{GROUP}", "auto_offset_reset": "earliest"}
+        config |= {"enable_auto_commit": False, "max_poll_records": RECORDS}
+        return KafkaConsumer(self._name, **config)
+
+    def _taken(self) -> int:
+        if found := self._consumer.poll(timeout_ms=int(POLL_S * 1000)):
+            self._consumer.commit()
+        return sum(map(len, found.values()))
+
+
+class LibrdkafkaBareConsumer(_BareConsumer):
+    """A bare consumer of librdkafka."""
 
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
         super().__init__(settings, name)
         options = settings.get("options") or {}
         assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` checked it
         self._options = dict(options)
-
-    def take(self, count: int) -> None:
-        """Consume and commit; see `BareConsumer`."""
-        if self._consumer is None:
-            self._consumer = self._subscribed()
-        taken, late = 0, time.monotonic() + DEADLINE_S
-        while taken < count and time.monotonic() < late:
-            if found := self._consumer.consume(RECORDS, POLL_S):
-                self._consumer.commit(asynchronous=False)
-                taken += len(found)
-        _check(taken, count)
 
     def _subscribed(self) -> Any:
         from confluent_kafka import Consumer
@@ -108,21 +110,13 @@ class LibrdkafkaBareConsumer(_Scratch):
         consumer.subscribe([self._name])
         return consumer
 
-    def close(self) -> None:
-        """Leave the group, and delete the topic; see `BareConsumer`."""
-        if self._consumer is not None:
-            self._consumer.close()
-        self._topics.delete(self._name)
+    def _taken(self) -> int:
+        if found := self._consumer.consume(RECORDS, POLL_S):
+            self._consumer.commit(asynchronous=False)
+        return len(found)
 
 
-def _check(taken: int, count: int) -> None:
-    if taken < count:
-        raise BrokerUnavailable(f"kafka: {taken} of {count} came within {DEADLINE_S:g} s")
-
-
-def open_bare_consumer(
-    settings: Mapping[str, object], name: str
-) -> KafkaBareConsumer | LibrdkafkaBareConsumer:
+def open_bare_consumer(settings: Mapping[str, object], name: str) -> _BareConsumer:
     """Return the bare consumer of the configured `client`; see `BareConsumer`."""
     if settings.get("client") == "librdkafka":
         return LibrdkafkaBareConsumer(settings, name)
