@@ -6,18 +6,12 @@ from importlib.util import find_spec
 
 from duebridge.ports.checks import Destination, Finding, FindingSubject, failure, ok, warning
 from duebridge_connectors.kafka.checks.admin import Admin, CannotConnect, Topic
-from duebridge_connectors.kafka.settings import client_of, producer_config, servers_of
+from duebridge_connectors.kafka.checks.findings import hindrances, unreachable, unusable
+from duebridge_connectors.kafka.settings import ANY_DEADLINE_S, client_of, producer_config
+from duebridge_connectors.kafka.sizes import DEFAULT_BYTES
 
 # Allowance for the key, the headers, the bridge's headers and a dead letter's headers.
 ROOM_BYTES = 4096
-DEFAULT_MAX_REQUEST_BYTES = 1_048_576
-_ANY_DEADLINE_S = 3600.0  # skips the checks against the worker's deadline
-
-_REMEDIES = {
-    "UnknownTopicOrPartitionError": "create it, or fix the name: duebridge creates no topics",
-    "InvalidTopicError": "fix the name",
-    "TopicAuthorizationFailedError": "allow this user to describe and write it, or fix the name",
-}
 
 
 def examine(
@@ -27,17 +21,13 @@ def examine(
     deadline_s: float,
 ) -> list[Finding]:
     """Return findings about a cluster and each topic; see `BrokerType.examine`."""
-    config = producer_config(settings, _ANY_DEADLINE_S)
+    config = producer_config(settings, ANY_DEADLINE_S)
     try:
         with closing(Admin(config, deadline_s)) as admin:
             brokers = admin.brokers()
             topics = admin.topics({_name(destination) for destination in destinations})
     except CannotConnect as error:
-        remedy = "start it, or correct bootstrap_servers or the security options"
-        where = ", ".join(servers_of(settings))
-        return [
-            failure(FindingSubject.BROKER, place, f"no Kafka answers at {where}: {error}", remedy)
-        ]
+        return [unreachable(place, settings, error)]
     found = [ok(FindingSubject.BROKER, place, f"answers (brokers: {brokers})")]
     found += _packages(place, client_of(settings))
     for destination in destinations:
@@ -50,7 +40,7 @@ def topic_findings(
 ) -> list[Finding]:
     """Return the findings about one destination's topic."""
     if topic.error:
-        return [_missing(destination, topic)]
+        return [unusable(destination.place, _name(destination), topic, "write")]
     return list(_problems(destination, topic, config)) or [_usable(destination, topic)]
 
 
@@ -58,58 +48,25 @@ def _name(destination: Destination) -> str:
     return str(destination.target.topic)
 
 
-def _missing(destination: Destination, topic: Topic) -> Finding:
-    is_closed = topic.error == "TopicAuthorizationFailedError"
-    found = f"topic {_name(destination)} cannot be used: {topic.error}"
-    if topic.error == "UnknownTopicOrPartitionError":
-        found = f"topic {_name(destination)} does not exist"
-    remedy = _REMEDIES.get(topic.error, "see the broker's log")
-    return failure(
-        FindingSubject.ROUTE if is_closed else FindingSubject.BROKER,
-        destination.place,
-        found,
-        remedy,
-    )
-
-
 def _problems(
     destination: Destination, topic: Topic, config: Mapping[str, object]
 ) -> Iterator[Finding]:
-    name = _name(destination)
-    if topic.operations is not None and "WRITE" not in topic.operations:
-        found = f"this user may not write topic {name}"
-        yield failure(
-            FindingSubject.ROUTE,
-            destination.place,
-            found,
-            "allow this user the operation WRITE on it",
-        )
-    if topic.without_leader:
-        counts = f"{topic.without_leader} of {topic.partitions} partitions"
-        found = f"topic {name}: {counts} have no leader"
-        yield failure(
-            FindingSubject.BROKER, destination.place, found, "start the brokers that hold them"
-        )
-    elif topic.in_sync < topic.min_in_sync:
+    name, place = _name(destination), destination.place
+    yield from hindrances(place, name, topic, "write")
+    if not topic.without_leader and topic.in_sync < topic.min_in_sync:
         found = f"topic {name}: expected {topic.min_in_sync} replicas in sync; got {topic.in_sync}"
-        yield failure(
-            FindingSubject.BROKER,
-            destination.place,
-            found,
-            "start the brokers that lag or are down",
-        )
+        remedy = "start the brokers that lag or are down"
+        yield failure(FindingSubject.BROKER, place, found, remedy)
     yield from _size_problems(destination, topic, config)
     if topic.is_compacted:
         found = f"topic {name} is compacted: it refuses records without a key and keeps one per key"
-        yield warning(
-            FindingSubject.ROUTE, destination.place, found, "give each envelope a different key"
-        )
+        yield warning(FindingSubject.ROUTE, place, found, "give each envelope a different key")
 
 
 def _size_problems(
     destination: Destination, topic: Topic, config: Mapping[str, object]
 ) -> Iterator[Finding]:
-    request_bytes = int(str(config.get("max_request_size", DEFAULT_MAX_REQUEST_BYTES)))
+    request_bytes = int(str(config.get("max_request_size", DEFAULT_BYTES)))
     yield from _limit(destination, request_bytes, "options.max.request.size of the broker", True)
     if topic.max_message_bytes:
         # The limit applies to compressed bytes; the compression ratio is unknown.

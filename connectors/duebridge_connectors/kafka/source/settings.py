@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from duebridge.ports.source import SourcePlan
 from duebridge_connectors.kafka.checks.permissions import DEFAULT_GROUP
 
-ANY_DEADLINE_S = 3600.0  # skips the checks against the publish deadline
 REQUEST_MS = 10_000
 SESSION_MS = 15_000  # without a heartbeat a member's partitions go to the others
 HEARTBEAT_MS = 3_000
@@ -36,7 +35,7 @@ def kafka_python_config(settings: Mapping[str, object], plan: SourcePlan) -> dic
     from kafka import KafkaConsumer
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 
-    from duebridge_connectors.kafka.settings import producer_config
+    from duebridge_connectors.kafka.settings import ANY_DEADLINE_S, producer_config
 
     given = producer_config({**settings, "client": "kafka-python"}, ANY_DEADLINE_S)
     known = KafkaConsumer.DEFAULT_CONFIG
@@ -84,6 +83,7 @@ _PRODUCERS = frozenset(
 def librdkafka_config(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of every librdkafka client. Raises `ConfigError`."""
     from duebridge_connectors.kafka.librdkafka.settings import producer_config
+    from duebridge_connectors.kafka.settings import ANY_DEADLINE_S
 
     given = producer_config(settings, ANY_DEADLINE_S)
     common = {name: given[name] for name in given if name not in _PRODUCERS}
