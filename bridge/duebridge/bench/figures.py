@@ -78,9 +78,20 @@ def medians(rows: Iterable[BenchRow]) -> list[BenchRow]:
     return [median(some) for some in by_what.values()]
 
 
-def ratios(above: Sequence[float], below: Sequence[float]) -> float:
-    """Return the median of the rounds' ratios."""
-    return statistics.median(a / b for a, b in zip(above, below, strict=True))
+def ratios(rows: Sequence[BenchRow], what: str, base: str) -> dict[str, float]:
+    """Return the medians of the rounds' ratios of a side to the base; more is better."""
+
+    def of(side: str, name: str) -> list[float]:
+        return [row.figures[name] for row in rows if row.what == side]
+
+    def over(name: str, above: str, below: str) -> float:
+        pairs = zip(of(above, name), of(below, name), strict=True)
+        return statistics.median(a / b for a, b in pairs)
+
+    return {
+        "throughput_ratio": over("messages_per_s", what, base),
+        "cpu_ratio": over("worker_cpu_us", base, what),
+    }
 
 
 def percentile(sorted_values: Sequence[float], share: float) -> float:

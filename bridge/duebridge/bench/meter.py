@@ -94,6 +94,10 @@ class MeterReading(NamedTuple):
             "others_calls": self.all_calls - self.calls,
         }
 
+    def figures_at_speed(self, count: int) -> dict[str, float]:
+        """Return the throughput, then the figures per message."""
+        return {"messages_per_s": count / self.seconds, **self.figures(count)}
+
 
 class Meter:
     """Reads the counters of this process, of the store's servers, and of our calls to them."""

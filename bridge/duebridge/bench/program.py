@@ -18,45 +18,23 @@ from duebridge.ports.discovery import broker_type, installed_types
 Section: TypeAlias = Callable[[Stage, BenchSizes], Iterator[BenchRow]]
 
 
-def _bridge(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
-    return measure_throughput(stage, sizes.count, sizes.rounds)
-
-
-def _intakes(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
-    return measure_intakes(stage, sizes.count, sizes.rounds)
-
-
 def _lateness(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
     for per_second in sizes.rates:
         yield from measure_lateness(stage, per_second, sizes.seconds, sizes.rounds)
 
 
-def _memory(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
-    return measure_memory(stage, sizes.pending)
-
-
-def _backlog(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
-    return measure_backlog(stage, sizes.count, sizes.backlog, sizes.seconds, sizes.rounds)
-
-
-def _idle(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
-    return measure_idle(stage, sizes.seconds)
-
-
-def _scripts(stage: Stage, sizes: BenchSizes) -> Iterator[BenchRow]:
-    return measure_scripts(stage, sizes.calls)
-
-
 OF_EACH_BROKER: Mapping[str, Section] = {
-    "bridge": _bridge,
-    "intakes": _intakes,
+    "bridge": lambda stage, sizes: measure_throughput(stage, sizes.count, sizes.rounds),
+    "intakes": lambda stage, sizes: measure_intakes(stage, sizes.count, sizes.rounds),
     "lateness": _lateness,
 }
 OF_THE_STORE: Mapping[str, Section] = {
-    "memory": _memory,
-    "backlog": _backlog,
-    "idle": _idle,
-    "scripts": _scripts,
+    "memory": lambda stage, sizes: measure_memory(stage, sizes.pending),
+    "backlog": lambda stage, sizes: measure_backlog(
+        stage, sizes.count, sizes.backlog, sizes.seconds, sizes.rounds
+    ),
+    "idle": lambda stage, sizes: measure_idle(stage, sizes.seconds),
+    "scripts": lambda stage, sizes: measure_scripts(stage, sizes.calls),
 }
 ON_ITS_OWN: Mapping[str, Callable[[BenchSizes], Iterator[BenchRow]]] = {
     "durability": lambda sizes: measure_durability(sizes.count, sizes.rounds),

@@ -28,13 +28,13 @@ def measure_throughput(stage: Stage, count: int, rounds: int) -> Iterator[BenchR
         spent[SCHEDULE], spent[BRIDGE] = deliver(stage, namespace, count)
         stage.delete(namespace)
         of_round = [
-            BenchRow(SECTION, what, figures(reading, count), stage.broker, number)
+            BenchRow(SECTION, what, reading.figures_at_speed(count), stage.broker, number)
             for what, reading in spent.items()
         ]
         yield from of_round
         rows += of_round
     yield from medians(rows)
-    yield BenchRow(SECTION, RATIO, _ratios(rows), stage.broker)
+    yield BenchRow(SECTION, RATIO, ratios(rows, BRIDGE, ALONE), stage.broker)
     yield BenchRow(SECTION, LIFE, _life(medians(rows)), stage.broker)
 
 
@@ -51,7 +51,8 @@ def measure_backlog(
         for many, namespace in namespaces.items():
             _, spent = deliver(stage, namespace, count)
             late = steady_bridge(stage, namespace, PER_SECOND, seconds)
-            found = figures(spent, count) | {name: late[name] for name in ("p50_ms", "p99_ms")}
+            percentiles = {name: late[name] for name in ("p50_ms", "p99_ms")}
+            found = spent.figures_at_speed(count) | percentiles
             rows.append(BenchRow(BACKLOG, f"{many} pending", found, stage.broker, number))
             yield rows[-1]
     yield from medians(rows)
@@ -80,22 +81,6 @@ def deliver(stage: Stage, namespace: str, count: int) -> tuple[MeterReading, Met
         running.wait_settled(count)
         after = stage.meter.read()
     return between.since(before), after.since(between)
-
-
-def figures(spent: MeterReading, count: int) -> dict[str, float]:
-    """Return a reading's figures, throughput first."""
-    return {"messages_per_s": count / spent.seconds, **spent.figures(count)}
-
-
-def _ratios(rows: list[BenchRow]) -> dict[str, float]:
-    def of(what: str, name: str) -> list[float]:
-        return [row.figures[name] for row in rows if row.what == what]
-
-    speed, cpu = "messages_per_s", "worker_cpu_us"
-    return {
-        "throughput_ratio": ratios(of(BRIDGE, speed), of(ALONE, speed)),
-        "cpu_ratio": ratios(of(ALONE, cpu), of(BRIDGE, cpu)),
-    }
 
 
 def _life(found: list[BenchRow]) -> dict[str, float]:
