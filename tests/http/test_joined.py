@@ -4,7 +4,7 @@ import asyncio
 import socket
 from typing import cast
 
-from duebridge.http.connection.joined import JoinedTransport
+from duebridge.http.connection.parting import JoinedTransport
 
 
 class Noting(asyncio.Transport):

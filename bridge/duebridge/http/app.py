@@ -19,7 +19,7 @@ from duebridge.http.endpoints import envelopes, probes, readings
 from duebridge.http.guard import Guard
 from duebridge.http.openapi import description
 from duebridge.http.operations import AppContext, Operation, route_of
-from duebridge.http.problems import ProblemError, log_defect, of_error
+from duebridge.http.problems import ProblemError, log_defect, refusal_of
 from duebridge.http.site import Site
 
 ROUTE = "/v1/routes/{route}"
@@ -81,12 +81,12 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
 
 
 async def _refuse(_: Request, error: Exception) -> Response:
-    return of_error(error)
+    return refusal_of(error).response()
 
 
 async def _fail(_: Request, error: Exception) -> Response:
     log_defect(error)
-    return of_error(error)
+    return refusal_of(error).response()
 
 
 async def _nobody(_: Request, __: Exception) -> Response:

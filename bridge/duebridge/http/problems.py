@@ -59,24 +59,14 @@ class ProblemError(Exception):
 
     def response(self) -> Response:
         """Return the answer."""
-        answer = problem(self.status, self.title, self.detail, **self.more)
+        found = {"title": self.title, "status": self.status, "detail": self.detail, **self.more}
+        answer = Response(_encode(found), self.status, media_type=PROBLEM)
         answer.headers.update(self.headers)
         return answer
 
 
-def problem(status: int, title: str, detail: str = "", **more: Any) -> Response:
-    """Return a problem; `more` are members of its own."""
-    found = {"title": title, "status": status, "detail": detail, **more}
-    return Response(_encode(found), status, media_type=PROBLEM)
-
-
-def of_error(error: Exception) -> Response:
-    """Return the problem that an error is; of a defect nothing is told but that it is one."""
-    return refusal_of(error).response()
-
-
 def refusal_of(error: Exception) -> ProblemError:
-    """Return the refusal that an error is."""
+    """Return the refusal that an error is; of a defect nothing is told but that it is one."""
     if isinstance(error, ProblemError):
         return error
     for kind, status, title, again_s in _TABLE:

@@ -1,11 +1,42 @@
-"""Ends a connection so that its client sees the last answer, and within a time."""
+"""The transport beneath a connection: joins its writes, and ends it within a time."""
 
 import asyncio
 from collections.abc import Callable
-
-from duebridge.http.connection.joined import JoinedTransport
+from typing import Any
 
 LINGER_S = 5.0  # for a client that still sends
+
+
+class JoinedTransport:
+    """A transport whose writes leave together, at the end of the turn; else as the one beneath.
+
+    uvicorn writes the head of an answer and its body apart, and each would be a packet of its own.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Write with what else this turn writes."""
+        if not self._parts:
+            self._loop.call_soon(self._leave)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        """Close once all is written."""
+        self._leave()
+        self._transport.close()
+
+    def _leave(self) -> None:
+        whole, self._parts = b"".join(self._parts), []
+        if whole and not self._transport.is_closing():
+            self._transport.write(whole)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else a transport has."""
+        return getattr(self._transport, name)
 
 
 class PartingTransport(JoinedTransport):
