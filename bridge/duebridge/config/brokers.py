@@ -11,7 +11,7 @@ from duebridge.envelope import Target
 from duebridge.errors import ConfigError, unknown_name
 from duebridge.ports.broker import BrokerType
 from duebridge.ports.discovery import broker_type
-from duebridge.ports.settings import BrokerSettings, TargetSettings, fault, refuse
+from duebridge.ports.settings import BrokerSettings, Model, TargetSettings, fault, refuse
 
 # A placeholder in the JSON schema; `duebridge.config.schema` replaces it by the installed models.
 PLACEHOLDER = "x-duebridge"
@@ -129,14 +129,17 @@ def refused(key: str, error: PydanticCustomError | PydanticKnownError) -> Valida
     return ValidationError.from_exception_data("", [{"type": kind, "loc": (key,), "input": None}])
 
 
-def _dumped(settings: BrokerSettings, info: FieldSerializationInfo) -> dict[str, Any]:
+def dumped(settings: Model | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+    """Return the fields of a model of a broker type, which the field's own model does not have."""
+    if settings is None:
+        return None
     return settings.model_dump(mode=str(info.mode), exclude_none=info.exclude_none)
 
 
 Broker: TypeAlias = Annotated[
     BrokerSettings,
     PlainValidator(broker_settings),
-    PlainSerializer(_dumped),
+    PlainSerializer(dumped),
     WithJsonSchema({PLACEHOLDER: BROKER}),
 ]
 RouteTarget: TypeAlias = Annotated[

@@ -6,7 +6,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from pydantic import FieldSerializationInfo, PlainSerializer, PlainValidator, model_validator
+from pydantic import PlainSerializer, PlainValidator, model_validator
 from pydantic.json_schema import SkipJsonSchema, WithJsonSchema
 
 from duebridge.config.brokers import (
@@ -14,6 +14,7 @@ from duebridge.config.brokers import (
     PLACEHOLDER,
     RouteTarget,
     WrittenTarget,
+    dumped,
     named_type,
     refused,
     type_of,
@@ -104,24 +105,16 @@ def _type_of_source(given: WrittenPart) -> BrokerType | None:
     return type_of(given.brokers.get(name)) if isinstance(name, str) else None
 
 
-def _dumped(settings: Model, info: FieldSerializationInfo) -> dict[str, Any]:
-    return settings.model_dump(mode=str(info.mode), exclude_none=info.exclude_none)
-
-
-def _dumped_or_none(settings: Model | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
-    return None if settings is None else _dumped(settings, info)
-
-
 SourcePart: TypeAlias = Annotated[
     SourceSettings,
     PlainValidator(_source),
-    PlainSerializer(_dumped),
+    PlainSerializer(dumped),
     WithJsonSchema({PLACEHOLDER: SOURCE}),
 ]
 DeclarationPart: TypeAlias = Annotated[
     Model | None,
     PlainValidator(_declaration),
-    PlainSerializer(_dumped_or_none),
+    PlainSerializer(dumped),
     WithJsonSchema({PLACEHOLDER: DECLARATION}),
 ]
 

@@ -25,6 +25,7 @@ from yaml.reader import ReaderError
 
 from duebridge.config.secrets import check_references, resolve
 from duebridge.errors import ConfigError, ConfigFileError
+from duebridge.values import is_utf8
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 MAX_DEPTH = 20
@@ -102,7 +103,7 @@ class Tree:
             elif key.value in values:
                 first = self.places[*path, key.value].key.line
                 self._refuse(at, (*path, key.value), f"key given twice, first in line {first}")
-            elif not _is_unicode(key.value):
+            elif not is_utf8(key.value):
                 self._refuse(at, path, "expected Unicode text as a key")
             else:
                 values[key.value] = self._value(child, (*path, key.value), at)
@@ -115,7 +116,7 @@ class Tree:
         if not isinstance(value, str):
             return value
         try:
-            if not _is_unicode(value):
+            if not is_utf8(value):
                 raise ConfigError("expected Unicode text")
             if _is_resolved_later(path):
                 check_references(value)
@@ -243,10 +244,6 @@ def _is_resolved_later(path: KeyPath) -> bool:
     if path[:1] == ("routes",):
         return path[2:4] == ("cold_tier", "options")
     return path[:1] == ("brokers",) or path in (("store", "url"), ("serve", "tokens"))
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _key(key: str | int) -> str:
