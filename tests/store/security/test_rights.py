@@ -15,7 +15,9 @@ from redis.sentinel import Sentinel
 from duebridge.errors import ConfigError, StoreError, StoreUnfit
 from duebridge.store.batching import SharedRate
 from duebridge.store.cold.notes import ColdNotes
+from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
+from duebridge.store.keys import Shard
 from duebridge.store.positions import StorePositions
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
@@ -233,17 +235,18 @@ def test_call_of_another_namespace_is_refused_and_changes_nothing(
     fill_every_state(desk)
     refused = pytest.raises(StoreUnfit, match="refused us")
     with closing(open_connection(own.url("other"))) as other, desk.unchanged(), refused:
-        CALLS[name](Desk(other, "ns").store)
+        CALLS[name](DelayStore(other, desk.shard))  # which asks for the route's life only after it
 
 
+SHARD = Shard("ns", "route", 0)
 BESIDE: dict[str, Callable[[Connection], Any]] = {
     "routes": lambda other: Registry(other, "ns").routes(),
     "open": lambda other: Registry(other, "ns").open_route("r", 1),
     "remove": lambda other: Registry(other, "ns").remove_route("route", 1),
     "workers": lambda other: Workers(other, "ns").read(),
     "pace": lambda other: SharedRate(other, "ns", "run", 1000).take(1),
-    "journal": lambda other: Journal(other, Desk(other, "ns").shard).last(),
-    "cold": lambda other: ColdNotes(other, Desk(other, "ns").shard).new_generation(),
+    "journal": lambda other: Journal(other, SHARD).last(),
+    "cold": lambda other: ColdNotes(other, SHARD).new_generation(),
 }
 
 
