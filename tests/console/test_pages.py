@@ -33,9 +33,16 @@ LIGHTNESS = """element => {
 
 
 @pytest.fixture(scope="module", params=LOOKS, ids=lambda look: f"{look[0]}-{look[1]['width']}")
-def looker(request: pytest.FixtureRequest, browser: Browser, address: str) -> Iterator[Person]:
-    """Who may operate, with one device and theme."""
+def look(request: pytest.FixtureRequest) -> tuple[str, ViewportSize]:
+    """Return a theme and the size of a device."""
     theme, size = request.param
+    return theme, size
+
+
+@pytest.fixture(scope="module")
+def looker(look: tuple[str, ViewportSize], browser: Browser, address: str) -> Iterator[Person]:
+    """Who may operate, with one device and theme."""
+    theme, size = look
     one = Person(browser, address, viewport=size, color_scheme=theme)
     one.log_in(OPERATE)
     yield one
@@ -47,14 +54,13 @@ ALL_PAGES = {**PAGES, **MORE_PAGES}
 
 @pytest.mark.parametrize("path", ALL_PAGES.values(), ids=ALL_PAGES)
 def test_look_at_page_finds_nothing_in_the_way(
-    path: str, looker: Person, axe: Callable[..., list[str]]
+    path: str, look: tuple[str, ViewportSize], looker: Person, axe: Callable[..., list[str]]
 ) -> None:
     page = looker.page
     looker.complaints.clear()
     page.goto(path)
     expect(page.get_by_role("main")).to_be_visible()
-    is_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    assert axe(page, *(OF_A_LOOK if is_dark else ())) == []
+    assert axe(page, *(OF_A_LOOK if look[0] == "dark" else ())) == []
     wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0, "the page is wider than the window"
     assert [text for text in looker.complaints if "404" not in text] == []

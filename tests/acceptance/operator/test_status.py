@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from prometheus_client.registry import CollectorRegistry
 
 from duebridge.admin.operator import Operator
 from duebridge.envelope import Target
@@ -21,12 +20,12 @@ from duebridge.store.workers import (
     WorkerRecord,
     Workers,
 )
-from duebridge.worker.reporting.gauges import register
 from duebridge.worker.reporting.status import StatusWriter
 from duebridge.worker.worker import Worker
 from tests.acceptance.site import running
 from tests.support.command import Command, wait_until
 from tests.support.floor import START_MS, Floor
+from tests.support.metrics_exposed import registry_of
 from tests.support.servers import free_port
 
 MISSING = Outcome(Verdict.TARGET_FAILED, error_class="UnknownTopic", error_message="no topic t")
@@ -57,15 +56,7 @@ def only(workers: Workers) -> WorkerRecord:
     return record
 
 
-Sample = Callable[[str, dict[str, str]], float | None]
 SHARD = {"route": "r", "shard": "0"}
-
-
-def metrics_of(floor: Floor) -> Sample:
-    """Return what gives a sample of the metrics of the floor's worker."""
-    registry = CollectorRegistry()
-    register(lambda: floor.worker.views, [floor.lane], registry=registry)
-    return registry.get_sample_value
 
 
 def held_target(topic: str, role: str) -> dict[str, str]:
@@ -107,7 +98,7 @@ def test_status_of_a_stopped_lane_has_its_error(
 def test_held_target_has_its_error_since_when_and_its_routes(
     floor: Floor, writer: StatusWriter, workers: Workers
 ) -> None:
-    found = metrics_of(floor)
+    found = registry_of(floor).get_sample_value
     fail_topic(floor, "t")
     floor.schedule("a", delay="1s")
     floor.turn(1000)
@@ -132,7 +123,7 @@ def test_held_target_has_its_error_since_when_and_its_routes(
 def test_held_dead_letter_target_names_whose_letters_wait(
     floor: Floor, writer: StatusWriter, workers: Workers
 ) -> None:
-    found = metrics_of(floor)
+    found = registry_of(floor).get_sample_value
     floor.publisher.script(lambda of: MISSING if of.target.topic == "dlt" else REFUSED)
     floor.schedule("a", delay="1s")
     floor.turn(1000)
@@ -169,7 +160,7 @@ def test_status_of_a_process_without_lanes_is_written_at_the_stores_time(
 
 
 def test_metrics_of_a_stopped_lane_hold_no_route_until_its_broker_answers(floor: Floor) -> None:
-    found = metrics_of(floor)
+    found = registry_of(floor).get_sample_value
     fail_topic(floor, "t")
     floor.schedule("a", delay="1s")
     floor.turn(1000)
@@ -186,7 +177,7 @@ def test_what_waits_for_each_own_target_that_is_held_is_counted_apart_and_its_ro
     build_floor: Callable[..., Floor], connection: Connection
 ) -> None:
     floor = build_floor(exports_gauges=True, allow_targets=[{"broker": "memory", "topic": "*"}])
-    found = metrics_of(floor)
+    found = registry_of(floor).get_sample_value
     floor.publisher.script(lambda of: MISSING if "gone" in str(of.target.topic) else CONFIRMED)
     for count, topic in ((400, "gone-a"), (2, "gone-b")):
         ids = [f"{topic}{n}" for n in range(count)]
@@ -217,7 +208,7 @@ def test_metrics_count_the_letters_that_their_target_rejects(
     build_floor: Callable[..., Floor],
 ) -> None:
     floor = build_floor(exports_gauges=True)
-    found = metrics_of(floor)
+    found = registry_of(floor).get_sample_value
     floor.publisher.script(lambda of: CONFIRMED if of.id == "well" else REFUSED)
     floor.schedule("a", "b", "well")
     for _ in range(8):

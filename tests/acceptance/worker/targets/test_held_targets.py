@@ -3,17 +3,16 @@
 from collections.abc import Callable
 
 import pytest
-from prometheus_client.registry import CollectorRegistry
 from structlog.testing import capture_logs
 
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.worker.lanes.targets import ProbeCursor
-from duebridge.worker.reporting.gauges import register
 from duebridge.worker.shard import ShardView
 from tests.acceptance.targets import Targets
 from tests.support.floor import Floor, let_each_call_take_1_ms
+from tests.support.metrics_exposed import registry_of
 
 MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
 OWN = [{"broker": "memory", "topic": "*"}]
@@ -30,12 +29,9 @@ def held(targets: Targets) -> list[str | None]:
 
 def pages(targets: Targets, topic: str) -> list[str]:
     """Return the roles by which the metric has the target that fails."""
-    registry = CollectorRegistry()
-    worker = targets.floor.worker
-    register(lambda: worker.views, worker.lanes.values(), registry=registry)
     return [
         sample.labels["role"]
-        for metric in registry.collect()
+        for metric in registry_of(targets.floor).collect()
         for sample in metric.samples
         if sample.name == "duebridge_target_held" and sample.labels["target"] == f"memory:{topic}"
     ]
