@@ -52,16 +52,18 @@ class Targets(Crew):
         for at in range(0, len(ids), 500):
             self.floor.schedule(*ids[at : at + 500], **{"delay": "1ms", **how, **own})
 
-    def another_worker(self) -> Worker:
-        """Return a worker that knows nothing yet, on the same shards and broker."""
+    def another_worker(self, *brokers: str) -> Worker:
+        """Return a worker that knows nothing yet, on the same shards; brokers share a publisher."""
         floor = self.floor
-        settings = floor.config.worker
-        executor = InlineExecutor()
-        lane = Lane("memory", floor.publisher, settings, executor, None, floor.monotonic)
+        threads = InlineExecutor()
+        lanes = {
+            name: Lane(name, floor.publisher, floor.config.worker, threads, None, floor.monotonic)
+            for name in ("memory", *brokers)
+        }
         views = [
             ShardView(view.route, view.store, floor.monotonic) for view in floor.views.values()
         ]
-        return Worker({"memory": lane}, views, floor.monotonic)
+        return Worker(lanes, views, floor.monotonic)
 
     def tried(self, topic: str) -> list[int]:
         """When a topic was tried."""

@@ -70,8 +70,7 @@ class Orphans:
 
     def _looks_at(self, view: ShardView) -> bool:
         is_idle = view.poll.retry > 0 and view.is_heard and not view.resuming
-        lane = self._worker.lanes[view.target.broker]
-        return is_idle and view.gauge_lease.is_held_or_unused and lane.is_open
+        return is_idle and view.gauge_lease.is_held_or_unused
 
     def _tags(self, view: ShardView) -> set[str]:
         """Return the tags of some more retries of a shard."""
@@ -111,6 +110,16 @@ class Orphans:
 
     def _resume(self, named: Container[str]) -> None:
         for (view, tag), looks in list(self._seen.items()):
-            if looks >= (NAMED_LOOKS if tag in named else LOOKS):
+            is_over = (
+                looks >= NAMED_LOOKS and self._may_try(view) if tag in named else looks >= LOOKS
+            )
+            if is_over:
                 del self._seen[view, tag]
                 self._worker.resume(view, tag)
+
+    def _may_try(self, view: ShardView) -> bool:
+        """Whether this process would find out that a target still fails, and then resume no more.
+
+        Else it would give what another holds back to that again and again.
+        """
+        return self._worker.lanes[view.target.broker].is_open

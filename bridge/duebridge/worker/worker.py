@@ -80,7 +80,11 @@ class Worker:
         for lane in self.lanes.values():
             if lane.targets.held():
                 awaiting = {to for view in self.views for to in view.awaiting}
-                lane.end_idle_holds(self._by_shard.keys(), awaiting)
+                lane.end_idle_holds(self._shards_of(lane), awaiting)
+
+    def _shards_of(self, lane: Lane) -> set[Shard]:
+        """Return the shards that deliver through a lane; a reload may move a route to another."""
+        return {view.shard for view in self.views if view.target.broker == lane.broker}
 
     def _regroup(self) -> None:
         """Give each shard to the loop of its node; one whose node is unknown stays where it is."""

@@ -37,13 +37,13 @@ def pages(targets: Targets, topic: str) -> list[str]:
     ]
 
 
-def swap_target(targets: Targets, topic: str) -> None:
+def swap_target(targets: Targets, topic: str, broker: str = "memory") -> None:
     """Give the route another topic, as a reload does."""
-    floor = targets.floor
-    update = {"target": Target("memory", topic=topic)}
+    floor, (worker,) = targets.floor, targets.workers
+    update = {"target": Target(broker, topic=topic)}
     route = floor.config.routes["r"].model_copy(update=update)
     view = ShardView(route, floor.stores["r"], floor.monotonic)
-    floor.worker.swap([view, floor.views["other"]])
+    worker.swap([view, floor.views["other"]])
 
 
 def test_many_held_targets_take_little_of_each_turn_and_recover_together(
@@ -92,6 +92,19 @@ def test_end_hold_of_a_mistyped_target_once_a_swap_has_mended_it(targets: Target
     assert (held(targets), pages(targets, "t")) == ([], [])
     ended = [each["target"] for each in logs if each["event"] == "target_forgotten"]
     assert ended == ["memory:t"]
+
+
+def test_end_hold_of_a_target_once_a_swap_gives_its_route_another_broker(targets: Targets) -> None:
+    worker = targets.another_worker("second")
+    targets.workers[:] = [worker]
+    targets.outcomes["t"] = MISSING
+    targets.schedule("a", "b")
+    targets.run(3000)
+    assert [str(each.target) for each in worker.lanes["memory"].targets.held()] == ["memory:t"]
+    swap_target(targets, "u", "second")
+    targets.run(15_000, step_ms=1000)
+    assert sorted(targets.gone("u")) == ["a", "b"]
+    assert worker.lanes["memory"].targets.held() == []
 
 
 def test_end_hold_of_an_own_target_once_its_envelope_is_cancelled(targets: Targets) -> None:

@@ -52,6 +52,10 @@ class Pair(NamedTuple):
         """Return what has arrived."""
         return sorted(self.targets.gone("gone"))
 
+    def set_aside(self) -> int:
+        """Return how many wait for the end of `hold`, or for the target."""
+        return self.targets.floor.stores["r"].stats().poll.retry
+
 
 @pytest.fixture
 def pair(build_floor: Callable[..., Floor], connection: Connection) -> Pair:
@@ -75,6 +79,21 @@ def test_look_resumes_what_a_worker_that_left_had_set_aside(pair: Pair) -> None:
     assert pair.gone() == []
     pair.look(1)
     assert pair.gone() == IDS
+
+
+def test_look_while_the_broker_is_away_resumes_for_workers_that_reach_it(pair: Pair) -> None:
+    """Only the one with the gauge lease looks; it may be the only one that is cut off."""
+    pair.other.lanes["memory"].is_open = False
+    pair.look(LOOKS)
+    assert pair.set_aside() == 0
+
+
+def test_look_while_the_broker_is_away_leaves_alone_what_another_holds(pair: Pair) -> None:
+    """It would not find out that the target still fails."""
+    pair.other.lanes["memory"].is_open = False
+    StatusWriter(pair.one, pair.workers, pair.targets.floor.monotonic).run_once()
+    pair.look(2 * NAMED_LOOKS)
+    assert pair.set_aside() == len(IDS)
 
 
 def test_look_leaves_alone_what_a_live_worker_holds_until_that_leaves(pair: Pair) -> None:
