@@ -49,9 +49,23 @@ if ! .venv/bin/python -c '' 2>/dev/null || ! grep -qsF "$(pwd -P)/.venv" .venv/b
     "$python" -m venv --clear .venv
 fi
 pip() { .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input "$@"; }
+# The lock file's lines of one package, and those of all others.
+only() { awk -v name="$1==" '/^[a-z]/ { on = index($0, name) == 1 } on' requirements.lock; }
+except() { awk -v name="$1==" '/^[a-z]/ { on = index($0, name) != 1 } on' requirements.lock; }
+install() {  # the lock file is complete: pip has nothing to resolve
+    pip install --require-hashes --no-deps --no-compile -r "$1"
+}
 
 say "installing requirements.lock into .venv"
-pip install --require-hashes -r requirements.lock
+only pip >.services/pip.lock
+only pyspark >.services/pyspark.lock
+except pyspark >.services/others.lock
+install .services/pip.lock  # first: an older one takes twice as long
+install .services/pyspark.lock &  # beside the others, as pip has to build it
+pyspark=$!
+install .services/others.lock
+wait "$pyspark"
+.venv/bin/python -m compileall -q -j 0 -x '/tests?/' "$(echo .venv/lib/python*/site-packages)" || true
 say "installing the project itself"
 pip install --no-build-isolation --no-deps -e .
 printf '%s\n' "$wanted" >.venv/.stamp
