@@ -375,7 +375,6 @@ VALUES = ["${FOUR}", "'${FOUR}'", "1ms", "24h", "7B", "'4'", "4", "none", "fixed
 value_of = st.tuples(st.floats(0, 1), st.sampled_from([*VALUES, *PIECES]))
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(value_of, max_size=3))
 def test_schema_takes_every_file_that_the_loader_takes(changes: list[tuple[float, str]]) -> None:
     text = with_values(without_comments(), changes)
