@@ -28,7 +28,7 @@ from tests.support.servers import redis_cluster
 Opened = Callable[..., Desk]
 SETS = ("sentinel", "six")
 NO_FAILOVER_MS = 60_000  # a master that a busy machine keeps waiting is not to be replaced
-ON_ALL = ("test_reclaim.py", "test_settling.py", "test_wake.py")
+ON_ALL = ("test_wake.py",)  # which listens, as each client does in its own way
 OF_CLIENTS = (  # what the clients do differently, or with the nodes of several shards
     "test_clock.py",
     "test_connection.py",
