@@ -11,7 +11,7 @@ from duebridge.async_producer import AsyncProducer
 from duebridge.config.load import load_config_text
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
-from duebridge.errors import OtherLife, StoreUnfit
+from duebridge.errors import StoreUnfit
 from duebridge.producer import Producer
 from duebridge.receipt import Receipt
 from duebridge.store.keys import Shard, epochs_key, routes_key
@@ -21,9 +21,8 @@ from duebridge.store.server.connection import Connection
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
 from tests.store.conftest import Opened
-from tests.store.every_call import fill_every_state
-from tests.store.written import READING, WRITING, ask, life_of
-from tests.support.desk import Desk, envelope
+from tests.store.written import life_of
+from tests.support.desk import envelope
 from tests.support.redis.least import admin_of
 
 ROUTE, SHARDS = "r", 4
@@ -67,35 +66,6 @@ def metas(connection: Connection, namespace: str, shards: int = SHARDS) -> list[
     client = admin_of(connection)
     keys = [Shard(namespace, ROUTE, number).key("meta") for number in range(shards)]
     return [client.hmget(key, "epoch", "shards") for key in keys]
-
-
-# --- every script ---
-
-
-@pytest.mark.parametrize("name", WRITING)
-def test_script_under_another_life_is_refused_and_changes_nothing(desk: Desk, name: str) -> None:
-    fill_every_state(desk)
-    epoch, shards = life_of(desk)
-    for other in (f"{epoch}x:{shards}", f"{epoch}:{shards + 1}", f"{epoch}:", ":", ""):
-        with desk.unchanged(), pytest.raises(OtherLife):
-            ask(desk, name, other)
-
-
-@pytest.mark.parametrize("name", WRITING)
-def test_script_on_a_shard_without_a_life_is_refused_and_makes_no_key(
-    desk: Desk, name: str
-) -> None:
-    life = life_of(desk).text
-    desk.delete()
-    for each in (life, ":", ""):
-        with pytest.raises(OtherLife):
-            ask(desk, name, each)
-    assert desk.client.exists(*desk.shard.keys()) == 0
-
-
-@pytest.mark.parametrize("name", READING)
-def test_script_that_only_reads_answers_whatever_the_life(desk: Desk, name: str) -> None:
-    ask(desk, name, "another:9")
 
 
 # --- opening ---

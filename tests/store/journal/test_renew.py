@@ -10,7 +10,6 @@ import pytest
 import redis
 
 from duebridge.admin.events import GAP, EventReader
-from duebridge.errors import RenewalNeeded
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
@@ -18,45 +17,12 @@ from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
-from tests.store.every_call import CALLS, fill_every_state
 from tests.store.failing_over import counters, fail_over
-from tests.store.written import READING, WRITING, ask, life_of
 from tests.support.desk import Desk, acks, envelope
 from tests.support.servers import AT_ONCE, back_up, redis_server, restored, wait_until
 
 STEP = 2**20
 MOST = 3 * 2**46  # of the floor: lua/shared/clock_floor.lua
-
-
-@pytest.mark.parametrize("name", WRITING)
-def test_script_on_another_server_is_refused_and_changes_nothing(desk: Desk, name: str) -> None:
-    fill_every_state(desk)
-    fail_over(desk)
-    with desk.unchanged(), pytest.raises(RenewalNeeded):
-        ask(desk, name, life_of(desk).text)
-
-
-@pytest.mark.parametrize("name", READING)
-def test_script_that_only_reads_answers_on_another_server(desk: Desk, name: str) -> None:
-    fail_over(desk)
-    with desk.unchanged():
-        ask(desk, name, life_of(desk).text)
-
-
-@pytest.mark.parametrize("name", WRITING)
-def test_call_on_another_server_renews_once_and_does_what_was_asked(
-    desk: Desk, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill_every_state(desk)
-    fail_over(desk)
-    seen: list[str] = []
-    monkeypatch.setattr(desk.connection, "observe", lambda name, seconds: seen.append(name))
-    store = desk.again(cold_tier_ms=9)
-    CALLS[name](store)
-    assert seen[:3] == [name, "renew", name]
-    CALLS["forget"](store)
-    assert seen[3:] == ["forget"]
-    desk.is_whole = False  # its clock is not the one that leases were given by
 
 
 def test_renew_goes_beyond_both_counters_and_journals_what_it_found(desk: Desk) -> None:
