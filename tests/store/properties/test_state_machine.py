@@ -4,7 +4,8 @@ Processes crash between any two calls, requests and replies are lost, and what w
 asked again, at once or after others. After every call three things are held against the store: the
 model (`model`), what changed and what the journal says of it (`steps`), and what producers and
 brokers saw (`ledger`). `DUEBRIDGE_EXAMPLES` and `DUEBRIDGE_STEPS` make it longer than it is by
-default.
+default. A quarter of the examples do for a Cluster and a set: their scripts are those of Redis, and
+that each call reaches them is soon seen.
 """
 
 import os
@@ -39,6 +40,7 @@ from tests.support.desk import LEASE_MS, YEAR_MS, Desk
 EXAMPLES = int(os.environ.get("DUEBRIDGE_EXAMPLES", "40"))
 STEPS = int(os.environ.get("DUEBRIDGE_STEPS", "50"))
 SEED = os.environ.get("DUEBRIDGE_SEED", "")
+ENGINES = ("redis", "valkey")
 REPEAT_S = 10.0
 
 IDS = st.sampled_from("abc")
@@ -355,7 +357,9 @@ def latest(given: list[Held], age: int) -> Held:
 def test_store_agrees_with_the_model_whatever_happens(
     request: pytest.FixtureRequest, connection: Connection, open_desk: Opened
 ) -> None:
-    @seed(crc32(f"{request.node.callspec.id} {SEED}".encode()))  # others on each kind of server
+    kind = request.node.callspec.id
+
+    @seed(crc32(f"{kind} {SEED}".encode()))  # others on each kind of server
     def machine() -> Bridge:
         wire = Wire(connection)
         return Bridge(open_desk(wire), wire)
@@ -363,7 +367,7 @@ def test_store_agrees_with_the_model_whatever_happens(
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=EXAMPLES if kind in ENGINES else -(-EXAMPLES // 4),
             stateful_step_count=STEPS,
             deadline=None,
             derandomize=True,
