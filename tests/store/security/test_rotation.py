@@ -38,7 +38,7 @@ routes:
 """
 MOST_RECONNECTS = 12  # listener, loop, status, producer, and a lane's threads: one each
 FIRST = 30  # of a worker that is cut off: one for each of its connections, and their next tries
-REFUSALS, LEAST_S = 60, 3.0  # four shards and the rest are refused eight times a second, not twenty
+REFUSALS, LEAST_S = 30, 1.5  # four shards and the rest are refused eight times a second, not twenty
 
 pytestmark = pytest.mark.usefixtures("no_secret_is_logged")
 
