@@ -32,6 +32,7 @@ BY_ERROR = pytest.mark.parametrize(
 )
 TIMES = 3
 TIMEOUT_S = 1.0
+ASK_EVERY_S = 0.2
 
 
 class Faults:
@@ -76,7 +77,13 @@ def answers(store: DelayStore) -> bool:
 # ── a Sentinel set ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture
+def asked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentinel, "ASK_EVERY_S", ASK_EVERY_S)
+
+
 @BY_ERROR
+@pytest.mark.usefixtures("asked_often")
 def test_failover_of_a_sentinel_set_is_followed_after_no_thread_could_start(
     tmp_path: Path, open_at: OpenAt, no_threads: Faults
 ) -> None:
@@ -95,6 +102,7 @@ def test_failover_of_a_sentinel_set_is_followed_after_no_thread_could_start(
 
 
 @BY_ERROR
+@pytest.mark.usefixtures("asked_often")
 def test_sentinels_are_asked_on_after_asking_raised(
     tmp_path: Path, open_at: OpenAt, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -121,10 +129,10 @@ def test_sentinels_are_asked_on_after_asking_raised(
 # ── a Cluster ───────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[RedisNode]:
-    """A Cluster of one node, which a test may freeze."""
-    node = server(tmp_path, *of_a_cluster())
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisNode]:
+    """A Cluster of one node, which a test may freeze, and lets go on."""
+    node = server(tmp_path_factory.mktemp("node"), *of_a_cluster())
     node.start()
     try:
         take_every_slot(node.port)
@@ -141,10 +149,12 @@ def test_silent_node_is_asked_again_after_no_thread_could_start(
     assert answers(store)
     no_threads.are_on = True
     node.freeze()
-    with pytest.raises(StoreUnavailable):
-        store.next()
-    assert no_threads.count
-    node.resume()
+    try:
+        with pytest.raises(StoreUnavailable):
+            store.next()
+        assert no_threads.count
+    finally:
+        node.resume()
     no_threads.are_on = False
     wait_until(lambda: answers(store), "the node to be asked")
 
