@@ -4,7 +4,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,12 +72,25 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield Server(port, admin)
 
 
+@pytest.fixture(scope="module")
+def opened_as(own: Server) -> Iterator[Callable[[str], Connection]]:
+    """Give the connection of a user, which is opened once."""
+    with ExitStack() as stack:
+
+        @cache
+        def opened(user: str) -> Connection:
+            connection = stack.enter_context(closing(open_connection(own.url(user))))
+            if user != READONLY:
+                connection.load_scripts()
+            return connection
+
+        yield opened
+
+
 @pytest.fixture
-def as_ns(own: Server) -> Iterator[Connection]:
+def as_ns(own: Server, opened_as: Callable[[str], Connection]) -> Connection:
     own.admin.flushall()
-    with closing(open_connection(own.url("ns"))) as connection:
-        connection.load_scripts()
-        yield connection
+    return opened_as("ns")
 
 
 # ── enough ──────────────────────────────────────────────────────────────────────────────────────
@@ -229,13 +243,13 @@ def test_operator_hears_and_says_nothing_on_other_channels(channel: str, as_ns: 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
 def test_call_of_another_namespace_is_refused_and_changes_nothing(
-    name: str, own: Server, as_ns: Connection
+    name: str, opened_as: Callable[[str], Connection], as_ns: Connection
 ) -> None:
     desk = Desk(as_ns, "ns")
     fill_every_state(desk)
-    refused = pytest.raises(StoreUnfit, match="refused us")
-    with closing(open_connection(own.url("other"))) as other, desk.unchanged(), refused:
-        CALLS[name](DelayStore(other, desk.shard))  # which asks for the route's life only after it
+    store = DelayStore(opened_as("other"), desk.shard)
+    with desk.unchanged(), pytest.raises(StoreUnfit, match="refused us"):
+        CALLS[name](store)  # which asks for the route's life only after it
 
 
 SHARD = Shard("ns", "route", 0)
@@ -252,11 +266,11 @@ BESIDE: dict[str, Callable[[Connection], Any]] = {
 
 @pytest.mark.parametrize("name", sorted(BESIDE))
 def test_what_lies_beside_the_shards_of_another_namespace_is_refused(
-    name: str, own: Server, as_ns: Connection
+    name: str, opened_as: Callable[[str], Connection], as_ns: Connection
 ) -> None:
     Desk(as_ns, "ns").pending("a")
-    with closing(open_connection(own.url("other"))) as other, pytest.raises(StoreError):
-        BESIDE[name](other)
+    with pytest.raises(StoreError):
+        BESIDE[name](opened_as("other"))
 
 
 def test_rights_of_a_namespace_that_is_a_glob_are_refused() -> None:
@@ -268,17 +282,34 @@ def test_rights_of_a_namespace_that_is_a_glob_are_refused() -> None:
 # ── who only looks ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.fixture(scope="module")
+def commands(
+    own: Server, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Command, Command, dict[bytes, bytes]]:
+    """The command for both roles, and what the store had when it was filled: nothing as yet."""
+    users = ("duebridge", READONLY)
+    operator, readonly = (Command(tmp_path_factory.mktemp(user), own.url(user)) for user in users)
+    return operator, readonly, {}
+
+
 @pytest.fixture
-def filled(own: Server, tmp_path: Path) -> tuple[Command, Command]:
+def filled(
+    own: Server, commands: tuple[Command, Command, dict[bytes, bytes]]
+) -> tuple[Command, Command]:
     """The command on a store with an envelope in pending and a dead one, for both roles."""
-    own.admin.flushall()
-    operator = Command(tmp_path, own.url("duebridge"))
+    operator, readonly, was = commands
+    if not was or contents(own.admin) != was:
+        own.admin.flushall()
+        fill(operator)
+        was.clear()
+        was.update(contents(own.admin))
+    return operator, readonly
+
+
+def fill(operator: Command) -> None:
     assert operator("send", "reminders", "x", "--delay", "1ms", "--id", "gone").code == 0
     kill_due(operator, 1, "E\nno")
     assert operator("send", "reminders", "x", "--delay", "1h", "--id", "a").code == 0
-    home = tmp_path / "readonly"
-    home.mkdir()
-    return operator, Command(home, own.url(READONLY))
 
 
 LOOKING = ["stats", "doctor", "get reminders a", "ls reminders", "events", "config check --connect"]
@@ -320,13 +351,14 @@ def contents(admin: Any) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("name", sorted(CALLS))
-def test_call_of_a_readonly_user_reads_or_is_refused(name: str, own: Server) -> None:
+def test_call_of_a_readonly_user_reads_or_is_refused(
+    name: str, own: Server, opened_as: Callable[[str], Connection]
+) -> None:
     own.admin.flushall()
-    desk = Desk(open_connection(own.url("duebridge")), "duebridge", cold_tier_ms=YEAR_MS)
+    desk = Desk(opened_as("duebridge"), "duebridge", cold_tier_ms=YEAR_MS)
     fill_every_state(desk)
-    with closing(open_connection(own.url(READONLY))) as looking, desk.unchanged():
+    with desk.unchanged():
         try:
-            CALLS[name](Desk(looking, "duebridge", cold_tier_ms=YEAR_MS).store)
+            CALLS[name](Desk(opened_as(READONLY), "duebridge", cold_tier_ms=YEAR_MS).store)
         except StoreUnfit:
             assert name not in READS
-    desk.connection.close()
