@@ -19,13 +19,16 @@ COMPILES_ONCE = "-XX:TieredStopAtLevel=1"  # of a Java that lives for seconds: i
 
 
 def wait_until(
-    is_true: Callable[[], object], what: object, within_s: float = STARTED_WITHIN_S
+    is_true: Callable[[], object],
+    what: object,
+    within_s: float = STARTED_WITHIN_S,
+    every_s: float = 0.01,
 ) -> None:
     """Return once it is true; fails the test at the deadline, and says `what` as it is then."""
     give_up_at = time.monotonic() + within_s
     while not is_true():
         assert time.monotonic() < give_up_at, f"gave up waiting for {what}"
-        time.sleep(0.01)
+        time.sleep(every_s)
 
 
 # Below those of deploy/local, whose servers take theirs again after a kill, and those that a system
@@ -98,7 +101,7 @@ def take_every_slot(port: int) -> None:
         def is_ok() -> bool:
             return node.execute_command("CLUSTER INFO")["cluster_state"] == "ok"
 
-        wait_until(is_ok, "the Cluster to be ok")
+        wait_until(is_ok, "the Cluster to be ok", every_s=0.05)
 
 
 AT_ONCE = ("--repl-diskless-sync-delay", "0")  # a copy waits five seconds for others to join

@@ -65,11 +65,13 @@ class RedisNode:
             return client.execute_command(*command)
 
     def client(self) -> Any:
-        """Return a client that waits for `PATIENCE_S`, and repeats nothing."""
-        once = Retry(NoBackoff(), 0)
-        return redis.Redis(
-            port=self.port, password=self.password or None, socket_timeout=PATIENCE_S, retry=once
-        )
+        """Return a client that waits for `PATIENCE_S`, repeats nothing, and is soon connected."""
+        how: dict[str, Any] = {
+            "socket_timeout": PATIENCE_S,
+            "retry": Retry(NoBackoff(), 0),
+            "driver_info": None,
+        }
+        return redis.Redis(port=self.port, password=self.password or None, **how)
 
     def role(self) -> str:
         """Return `master` or `slave` by its own word, or an empty text if it does not answer."""

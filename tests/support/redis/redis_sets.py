@@ -6,6 +6,7 @@ at will; all of them are gone at its end.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ NAME = "duebridge"  # the service that the Sentinels watch
 SLOTS = 16384
 # A Sentinel connects to a new master up to a second late: with less it takes that for an outage.
 DOWN_AFTER_MS = 2000
+_await = partial(wait_until, every_s=0.05)  # each look opens a connection to every server
 
 
 class SentinelSet:
@@ -65,12 +67,12 @@ class SentinelSet:
                 return new is not old and new.role() == "master"
             return False
 
-        wait_until(is_promoted, "another master", within_s)
+        _await(is_promoted, "another master", within_s)
         return self.master()
 
     def await_whole(self, within_s: float = 60.0) -> None:
         """Return once a kill may follow: every Sentinel knows the others and every replica."""
-        wait_until(
+        _await(
             lambda: all(_knows(each, len(self.servers) - 1) for each in self.sentinels),
             "the Sentinels to know each other and every replica",
             within_s,
@@ -129,7 +131,7 @@ def sentinel_set(
     sentinels = [watch(*_sentinel(home / f"sentinel{number}", lines)) for number in range(3)]
     with _running(servers):
         # A Sentinel looks for replicas once in ten seconds: they have to be there at its start.
-        wait_until(lambda: _online(servers[0]) == replicas, "the replicas to follow")
+        _await(lambda: _online(servers[0]) == replicas, "the replicas to follow")
         with _running(sentinels):
             secret = next((line[12:] for line in lines if line.startswith("requirepass ")), "")
             for each in sentinels:
@@ -202,7 +204,7 @@ class ClusterOfSix:
         """Promote the replica of a live master (CLUSTER FAILOVER, no loss); return the new one."""
         (replica,) = self.replicas_of(master)
         replica.ask("CLUSTER", "FAILOVER")
-        wait_until(lambda: replica.role() == "master", "the replica to be promoted")
+        _await(lambda: replica.role() == "master", "the replica to be promoted")
         return replica
 
     def kill_master(self, key: str = "", killed: Callable[[], object] = bool) -> RedisNode:
@@ -219,7 +221,7 @@ class ClusterOfSix:
             new = self.owner_of(key)
             return new is not old and new.role() == "master"
 
-        wait_until(is_promoted, "another owner", within_s)
+        _await(is_promoted, "another owner", within_s)
         return self.owner_of(key)
 
     def begin_migration(self, key: str, to: RedisNode) -> "Migration":
@@ -231,7 +233,7 @@ class ClusterOfSix:
 
     def await_whole(self, within_s: float = 60.0) -> None:
         """Return once every node is well and every replica follows its master."""
-        wait_until(lambda: all(_is_well(each) for each in self.nodes), "the Cluster", within_s)
+        _await(lambda: all(_is_well(each) for each in self.nodes), "the Cluster", within_s)
 
     def _any(self) -> RedisNode:
         return next(each for each in self.nodes if each.role())
@@ -298,7 +300,7 @@ def _join(nodes: Sequence[RedisNode]) -> None:
         node.ask("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
     for node in nodes[1:]:
         nodes[0].ask("CLUSTER", "MEET", HOST, node.port, _bus(node))
-    wait_until(lambda: all(_count(each) == 6 for each in nodes), "the nodes to meet")
+    _await(lambda: all(_count(each) == 6 for each in nodes), "the nodes to meet")
     for replica, master in zip(nodes[3:], masters, strict=True):
         replica.ask("CLUSTER", "REPLICATE", _id(master))
 
