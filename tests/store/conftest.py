@@ -11,7 +11,8 @@ import gc
 import secrets
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -44,23 +45,24 @@ OF_CLIENTS = (  # what the clients do differently, or with the nodes of several 
 
 
 @contextmanager
-def open_kind(
-    kind: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Connection]:
+def servers_of(
+    kind: str, service: Callable[[str, str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Run the servers of a kind; give their URL."""
     if kind == "redis":
-        yield open_connection(request.getfixturevalue("redis_url"))
+        yield service("redis", "url")
     elif kind == "valkey":
         home = tmp_path_factory.mktemp("valkey")
-        yield open_connection(f"embedded:{home}")
+        yield f"embedded:{home}"
         stop_embedded(home)
     elif kind == "sentinel":
         home = tmp_path_factory.mktemp("sentinel")
         with sentinel_set(home, down_after_ms=NO_FAILOVER_MS) as servers:
-            yield LeastConnection(servers.url)
+            yield servers.url
     else:
         started = {"cluster": redis_cluster, "six": url_of_six}[kind]
         with started(tmp_path_factory.mktemp(kind)) as url:
-            yield LeastConnection(url)
+            yield url
             leave_old_nodes_to_the_collector()
 
 
@@ -98,16 +100,48 @@ def leave_old_nodes_to_the_collector() -> None:
         gc.collect()
 
 
+class Kinds:
+    """What runs of each kind, started once: a Cluster needs two seconds to be ok, a set longer."""
+
+    def __init__(self, start: Callable[[str], str], stack: ExitStack) -> None:
+        self._url_of, self._stack = cache(start), stack
+        self.kept = cache(self._kept)
+
+    def opened(self, kind: str) -> Connection:
+        is_least = kind in ("cluster", *SETS)
+        url = self._url_of(kind)
+        connection = LeastConnection(url) if is_least else open_connection(url)
+        connection.load_scripts()
+        return connection
+
+    def _kept(self, kind: str) -> Connection:
+        """Return the connection for all tests, since the end of a Cluster's takes a collection."""
+        connection = self.opened(kind)
+        self._stack.callback(connection.close)
+        return connection
+
+
+@pytest.fixture(scope="session")
+def kinds(
+    service: Callable[[str, str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kinds]:
+    with ExitStack() as stack:
+
+        def start(kind: str) -> str:
+            return stack.enter_context(servers_of(kind, service, tmp_path_factory))
+
+        yield Kinds(start, stack)
+
+
 @pytest.fixture(scope="session", params=["redis", "valkey", "cluster", *SETS])
-def connection(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Connection]:
-    """A connection to each kind of server in turn."""
-    with open_kind(request.param, request, tmp_path_factory) as opened:
-        opened.load_scripts()
-        yield opened
-        if isinstance(opened, LeastConnection):
-            opened.check_nothing_refused()
+def connection(request: pytest.FixtureRequest, kinds: Kinds) -> Iterator[Connection]:
+    """A connection to each kind of server in turn, for the tests of a file."""
+    has_thread = request.param == "sentinel"  # one that asks on: other files look for threads
+    opened = kinds.opened(request.param) if has_thread else kinds.kept(request.param)
+    yield opened
+    if isinstance(opened, LeastConnection):
+        opened.check_nothing_refused()
+    if has_thread:
         opened.close()
 
 
