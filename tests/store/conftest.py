@@ -27,6 +27,7 @@ from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set
 from tests.support.servers import redis_cluster
 
 Opened = Callable[..., Desk]
+HERE = f"{Path(__file__).parent}/"
 SETS = ("sentinel", "six")
 NO_FAILOVER_MS = 60_000  # a master that a busy machine keeps waiting is not to be replaced
 ON_ALL = ("test_wake.py",)  # which listens, as each client does in its own way
@@ -83,9 +84,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def kind_of(item: pytest.Item) -> Any:
-    is_here = Path(__file__).parent in item.path.parents
     callspec = getattr(item, "callspec", None)
-    return callspec.params.get("connection") if is_here and callspec else None
+    kind = callspec.params.get("connection") if callspec else None
+    return kind if kind and str(item.path).startswith(HERE) else None
 
 
 def needs_all(item: pytest.Item) -> bool:
