@@ -164,11 +164,12 @@ def test_restart_from_an_older_snapshot_never_gives_a_number_again(
     tmp_path: Path, given: dict[str, set[int]], opened_at: Callable[[int], Connection]
 ) -> None:
     backup = tmp_path / "backup.rdb"
-    with redis_server(tmp_path) as port:
-        numbers(opened_at(port), given, ["a", "b"])
+    with redis_server(tmp_path, *AT_ONCE) as port:
+        connection = opened_at(port)
+        numbers(connection, given, ["a", "b"])
         back_up(port, backup)
         for each in range(50):
-            numbers(opened_at(port), given, [f"lost-{each}"])
+            numbers(connection, given, [f"lost-{each}"])
     for again in range(3):  # each of them has lost what the one before has given
         with restored(backup, tmp_path / f"{again}") as port:
             connection = opened_at(port)
