@@ -7,6 +7,8 @@ from contextlib import suppress
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.delay_store import DelayStore
@@ -358,7 +360,9 @@ def test_cluster_that_goes_away_or_loses_its_slots_is_unavailable(
     with redis_cluster(tmp_path_factory.mktemp("gone")) as url:
         store = store_at(url, repeat_for_s=1.0)  # enough to renew the map
         store.next()
-        with redis.Redis(port=int(url.rsplit(":", 1)[1])) as node, suppress(redis.RedisError):
+        once = Retry(NoBackoff(), 0)  # or it waits for a server that it shut down
+        client = redis.Redis(port=int(url.rsplit(":", 1)[1]), retry=once)
+        with client as node, suppress(redis.RedisError):
             node.execute_command(*fault)
         started = time.monotonic()
         for _ in range(2):
