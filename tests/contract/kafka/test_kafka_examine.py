@@ -1,21 +1,14 @@
-"""What the Kafka examiner says of topics, on the real cluster and on one with ACLs."""
+"""What the Kafka examiner says of topics; `test_kafka_security` has those with ACLs."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
-from kafka import KafkaAdminClient
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
-from kafka.errors import TopicAuthorizationFailedError
 
 from duebridge.envelope import Target
 from duebridge.ports.checks import Destination, Finding, FindingSubject, Severity
 from duebridge_connectors.kafka.checks.admin import Topic
 from duebridge_connectors.kafka.checks.examine import ROOM_BYTES, examine, topic_findings
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.kafka.own_kafka import kafka_with_authorizer
-from tests.support.servers import wait_until
 
 MIB = 1024 * 1024
 FINE = Topic("", ("READ", "WRITE", "DESCRIBE"), 3, 0, 2, MIB, 2, False)
@@ -128,53 +121,3 @@ def test_findings_of_a_limit_on_what_is_compressed_are_a_warning() -> None:
     finding = found_of(topic, compression_type="zstd")
     assert finding.severity is Severity.WARNING
     assert "a body that compresses badly may not fit" in finding.found
-
-
-ALLOW, DENY = ACLPermissionType.ALLOW, ACLPermissionType.DENY
-
-
-def acl(topic: str, operation: ACLOperation, permission: ACLPermissionType) -> ACL:
-    resource = ResourcePattern(ResourceType.TOPIC, topic)
-    return ACL("User:ANONYMOUS", "*", operation, permission, resource)
-
-
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka_with_authorizer(tmp_path_factory.mktemp("kafka")) as address:
-        with closing(KafkaAdminClient(bootstrap_servers=address)) as admin:
-            plain = {"num_partitions": 1, "replication_factor": 1}
-            topics = ("open", "readonly", "secretive", "hidden")
-            admin.create_topics(dict.fromkeys(topics, plain), wait_for_metadata=True)
-            admin.create_acls(
-                [
-                    acl("readonly", ACLOperation.ALL, ALLOW),
-                    acl("readonly", ACLOperation.WRITE, DENY),
-                    acl("secretive", ACLOperation.ALL, ALLOW),
-                    acl("secretive", ACLOperation.DESCRIBE_CONFIGS, DENY),
-                    acl("hidden", ACLOperation.ALL, DENY),
-                ]
-            )
-            wait_until(lambda: is_closed(admin, "hidden"), "the ACLs to hold")
-        yield address
-
-
-def is_closed(admin: Any, topic: str) -> bool:
-    (described,) = admin.describe_topics([topic])
-    return bool(described["error_code"] == TopicAuthorizationFailedError.errno)
-
-
-@pytest.mark.parametrize(
-    ("topic", "severity", "found"),
-    [
-        ("readonly", Severity.FAILURE, "this user may not write topic readonly"),
-        ("hidden", Severity.FAILURE, "TopicAuthorizationFailedError"),
-        ("secretive", Severity.OK, "limits unknown"),
-        ("open", Severity.OK, "max.message.bytes: 1048588"),
-    ],
-)
-def test_examine_topic_says_what_we_may_do_and_see(
-    bootstrap: str, topic: str, severity: Severity, found: str
-) -> None:
-    finding = examined(bootstrap, destination(topic))[-1]
-    assert (finding.severity, finding.about) == (severity, FindingSubject.ROUTE)
-    assert found in finding.found

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from kafka.admin import KafkaAdminClient, ScramMechanism, UserScramCredentialUpsertion
+from kafka.admin import (
+    ACLOperation,
+    KafkaAdminClient,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from duebridge.cli.exits import BROKER, exit_code
 from duebridge.config.broker_access import open_publishers
@@ -17,7 +22,7 @@ from duebridge.config.models import Config
 from duebridge.config.secrets import resolve_at
 from duebridge.envelope import Target
 from duebridge.errors import ConfigError
-from duebridge.ports.checks import Destination, Severity
+from duebridge.ports.checks import Destination, Finding, FindingSubject, Severity
 from duebridge.ports.publisher import BrokerUnavailable, Publisher, Verdict
 from duebridge.ports.source import Source, SourcePlan
 from duebridge_connectors.kafka import open_publisher
@@ -28,10 +33,10 @@ from tests.support.command import embedded_command
 from tests.support.contract.broker_under_test import delivery, ids, verdicts
 from tests.support.contract.source_under_test import WITHIN_S, Memory, bodies, settled
 from tests.support.documented import documented
-from tests.support.kafka.acls import acls_of
+from tests.support.kafka.acls import acls_of, all_but, put_in_force
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.kafka.kafka_sources import KafkaSources
-from tests.support.kafka.own_kafka import PASSWORD, USER, SecureKafka, secure_node
+from tests.support.kafka.kafka_sources import KafkaSources, end_connections
+from tests.support.kafka.own_kafka import PASSWORD, USER, SecureKafka
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
 
@@ -182,59 +187,48 @@ def test_command_with_a_wrong_password_exits_4_and_shows_no_secret(
     assert "Traceback" not in done.err
 
 
-@pytest.mark.long
 def test_password_replaced_on_disk_is_used_at_the_next_connect(
-    certificates: Certificates, tmp_path: Path
+    secure_kafka: SecureKafka, topics: KafkaBroker, certificates: Certificates, tmp_path: Path
 ) -> None:
-    secret = tmp_path / "password"
+    secret, port = tmp_path / "password", secure_kafka.sasl
     secret.write_text(PASSWORD)
-    (tmp_path / "kafka").mkdir()
+    give_password(secure_kafka.open, "rotated", PASSWORD)
+    options = {"sasl.username": "rotated", "sasl.password": f"${{file:{secret}}}"}
     with ExitStack() as stack:
-        ports, node = stack.enter_context(secure_node(tmp_path / "kafka", certificates))
-        options = {"sasl.password": f"${{file:{secret}}}"}
-        publishers = both_clients(certificates, ports.sasl, options, stack)
-        confirm_all(publishers, ports.open)
-        change_password(ports.open, NEXT)
-        node.kill()
-        node.start()
-        node.wait()
+        publishers = both_clients(certificates, port, options, stack)
         for publisher in publishers:
-            is_refused = partial(refused_for, publisher, "uthentication failed")
+            wait_until(partial(refused_for, publisher, ""), "the first password", 60)
+            assert confirms(publisher, topics)
+        give_password(secure_kafka.open, "rotated", NEXT)
+        for publisher in publishers:
+            is_refused = partial(refused_anew, publisher, "uthentication failed", port)
             wait_until(is_refused, "the old password's end", 60)
         secret.write_text(NEXT)
         for publisher in publishers:
             wait_until(partial(refused_for, publisher, ""), "the new password", 60)
-        confirm_all(publishers, ports.open)
+            assert confirms(publisher, topics)
 
 
-@pytest.mark.long
 def test_certificate_replaced_on_disk_is_used_at_the_next_connect(
-    certificates: Certificates, tmp_path: Path
+    secure_kafka: SecureKafka, topics: KafkaBroker, certificates: Certificates, tmp_path: Path
 ) -> None:
     """By kafka-python; librdkafka reads its files when a worker starts."""
-    for name in ("kafka", "strange"):
-        (tmp_path / name).mkdir()
-    strange = make_certificates(tmp_path / "strange")
+    (tmp_path / "strange").mkdir()
+    strange, port = make_certificates(tmp_path / "strange"), secure_kafka.mtls
     live = {"client": tmp_path / "live.pem", "client_key": tmp_path / "live-key.pem"}
     install(certificates, live)
-    with ExitStack() as stack:
-        ports, node = stack.enter_context(secure_node(tmp_path / "kafka", certificates))
-        settings: Any = documented(BY_CERTIFICATE, certificates, f"localhost:{ports.mtls}")
-        names = ("ssl.certificate.location", "ssl.key.location")
-        settings["orders"]["options"] |= dict(zip(names, map(str, live.values()), strict=True))
-        del settings["orders"]["options"]["ssl.key.password"]
-        publisher = open_publisher({**settings["orders"], "client": "kafka-python"}, 15.0)
-        stack.callback(publisher.close)
-        confirm_all([publisher], ports.open)
+    settings: Any = documented(BY_CERTIFICATE, certificates, f"localhost:{port}")["orders"]
+    names = ("ssl.certificate.location", "ssl.key.location")
+    settings["options"] |= dict(zip(names, map(str, live.values()), strict=True))
+    del settings["options"]["ssl.key.password"]
+    with closing(open_publisher({**settings, "client": "kafka-python"}, 15.0)) as publisher:
+        assert confirms(publisher, topics)
         install(strange, live)
-        node.kill()
-        node.start()
-        node.wait()
-        is_refused = partial(refused_for, publisher, "SSL")
+        is_refused = partial(refused_anew, publisher, "SSL", port)
         wait_until(is_refused, "the strange certificate's refusal", 60)
         install(certificates, live)
         wait_until(partial(refused_for, publisher, ""), "the new certificate", 60)
-        confirm_all([publisher], ports.open)
+        assert confirms(publisher, topics)
 
 
 def install(files: Certificates, live: dict[str, Path]) -> None:
@@ -254,11 +248,6 @@ def both_clients(
     return list(open_publishers(config, stack).values())
 
 
-def confirm_all(publishers: list[Publisher], port: int) -> None:
-    with closing(KafkaBroker(f"127.0.0.1:{port}")) as topics:
-        assert all(confirms(publisher, topics) for publisher in publishers)
-
-
 def test_printed_acls_deliver_and_check_the_topics_and_nothing_else(
     secure_kafka: SecureKafka, topics: KafkaBroker, certificates: Certificates, open_at: Open
 ) -> None:
@@ -270,8 +259,7 @@ def test_printed_acls_deliver_and_check_the_topics_and_nothing_else(
     allowed = [own, Target("orders", topic=f"{prefixed.topic}*")]
     commands = KAFKA.permissions(settings, allowed)
     elsewhere = KAFKA.permissions({**settings, "options": {"sasl.username": "another"}}, [other])
-    with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secure_kafka.open}")) as admin:
-        admin.create_acls([acl for line in commands + elsewhere for acl in acls_of(line)])
+    put_in_force(secure_kafka.open, [acl for line in commands + elsewhere for acl in acls_of(line)])
     publisher = open_at(BY_PASSWORD)
 
     def told() -> list[Verdict]:
@@ -284,6 +272,40 @@ def test_printed_acls_deliver_and_check_the_topics_and_nothing_else(
     failed = [each.place for each in found if each.severity is Severity.FAILURE]
     assert failed == [f"routes.{other.topic}"]
     assert any("max.message.bytes" in each.found for each in found)
+
+
+@pytest.mark.parametrize(
+    ("denied", "severity", "found"),
+    [
+        (ACLOperation.WRITE, Severity.FAILURE, "this user may not write topic"),
+        (ACLOperation.ALL, Severity.FAILURE, "TopicAuthorizationFailedError"),
+        (ACLOperation.DESCRIBE_CONFIGS, Severity.OK, "limits unknown"),
+        (None, Severity.OK, "max.message.bytes: 1048588"),
+    ],
+)
+def test_examine_topic_says_what_we_may_do_and_see(
+    denied: ACLOperation | None,
+    severity: Severity,
+    found: str,
+    secure_kafka: SecureKafka,
+    topics: KafkaBroker,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", PASSWORD)
+    settings: Any = documented(BY_PASSWORD, certificates, f"localhost:{secure_kafka.sasl}")
+    target = topics.missing_target()
+    topics.create(target)
+    if denied:
+        put_in_force(secure_kafka.open, all_but(denied, USER, str(target.topic)))
+    place = Destination("r", "routes.r.target", target, 1000)
+
+    def finding() -> Finding:
+        return KAFKA.examine("brokers.orders", resolve_at("", settings["orders"]), [place], 15)[-1]
+
+    wait_until(lambda: found in finding().found, "the ACLs to hold", 20)
+    told = finding()
+    assert (told.severity, told.about) == (severity, FindingSubject.ROUTE)
 
 
 def opened_source(settings: Any, topic: str, group: str) -> Source:
@@ -315,8 +337,7 @@ def test_printed_acls_take_in_from_the_topic_and_group_and_from_no_other(
         strangers = {**settings, "options": {"sasl.username": "another"}}
         foreign = SourcePlan("i", "orders", {"topic": other, "group": "others"})
         commands += KAFKA.source_permissions(strangers, [foreign])
-        with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{secure_kafka.open}")) as admin:
-            admin.create_acls([acl for line in commands for acl in acls_of(line)])
+        put_in_force(secure_kafka.open, [acl for line in commands for acl in acls_of(line)])
 
         def is_closed() -> bool:
             findings = KAFKA.examine_source("p", settings, foreign, 15)
@@ -344,10 +365,17 @@ def normal(text: str) -> str:
     return text
 
 
-def change_password(port: int, password: str) -> None:
+def give_password(port: int, user: str, password: str) -> None:
+    """Let a user, new or known, log in with this password only."""
     with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}")) as admin:
-        changed = UserScramCredentialUpsertion(USER, ScramMechanism.SCRAM_SHA_512, password)
-        admin.alter_user_scram_credentials([changed])
+        given = UserScramCredentialUpsertion(user, ScramMechanism.SCRAM_SHA_512, password)
+        admin.alter_user_scram_credentials([given])
+
+
+def refused_anew(publisher: Publisher, why: str, port: int) -> bool:
+    """Tell whether a ping is refused with these words at its next connect, which comes now."""
+    end_connections(port)
+    return refused_for(publisher, why)
 
 
 def refused_for(publisher: Publisher, why: str) -> bool:

@@ -1,6 +1,8 @@
-"""Reads the printed commands of `kafka-acls`."""
+"""Reads the printed commands of `kafka-acls`, and puts rules in force."""
 
 import shlex
+from collections.abc import Sequence
+from contextlib import closing
 from itertools import pairwise
 
 from kafka.admin import (
@@ -8,6 +10,7 @@ from kafka.admin import (
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
+    KafkaAdminClient,
     ResourcePattern,
     ResourceType,
 )
@@ -40,4 +43,19 @@ def acls_of(line: str) -> list[ACL]:
     return [
         ACL(user, "*", ACLOperation[OPERATIONS[name]], ACLPermissionType.ALLOW, resource)
         for name in names
+    ]
+
+
+def put_in_force(port: int, acls: Sequence[ACL]) -> None:
+    """Create rules, over a listener that asks nobody anything."""
+    with closing(KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}")) as admin:
+        admin.create_acls(acls)
+
+
+def all_but(operation: ACLOperation, user: str, topic: str) -> list[ACL]:
+    """Return the rules that allow a user everything with a topic but this operation."""
+    resource = ResourcePattern(ResourceType.TOPIC, topic)
+    return [
+        ACL(f"User:{user}", "*", ACLOperation.ALL, ACLPermissionType.ALLOW, resource),
+        ACL(f"User:{user}", "*", operation, ACLPermissionType.DENY, resource),
     ]

@@ -74,13 +74,16 @@ class KafkaSources:
         return open_source(f"127.0.0.1:{port}", self.client, "absent")
 
     def disconnect(self, source: Source) -> None:
-        """End every connection that this process has to the broker."""
         del source
-        port = int(self.bootstrap.rpartition(":")[2])
-        for number in map(int, os.listdir("/proc/self/fd")):
-            with suppress(OSError):
-                if S_ISSOCK(os.fstat(number).st_mode):  # of another, the copy would stay open
-                    _end_if_to(port, os.dup(number))
+        end_connections(int(self.bootstrap.rpartition(":")[2]))
+
+
+def end_connections(port: int) -> None:
+    """End every connection that this process has to the broker, as a network does."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):
+            if S_ISSOCK(os.fstat(number).st_mode):  # of another, the copy would stay open
+                _end_if_to(port, os.dup(number))
 
 
 def _end_if_to(port: int, number: int) -> None:

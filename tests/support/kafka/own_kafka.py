@@ -1,4 +1,4 @@
-"""A Kafka of the test's own: behind a proxy, with an authorizer, or with a listener a log-in."""
+"""A Kafka of the test's own: behind a proxy, or with ACLs and a listener a log-in."""
 
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,13 +34,6 @@ listeners=OPEN://127.0.0.1:{open},PROXIED://127.0.0.1:{proxied},CONTROLLER://127
 advertised.listeners=OPEN://127.0.0.1:{open},PROXIED://127.0.0.1:{proxy}
 listener.security.protocol.map=OPEN:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT
 auto.create.topics.enable=true
-"""
-AUTHORIZED = """\
-listeners=OPEN://127.0.0.1:{open},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=OPEN://127.0.0.1:{open}
-listener.security.protocol.map=OPEN:PLAINTEXT,CONTROLLER:PLAINTEXT
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-allow.everyone.if.no.acl.found=true
 """
 MODULES = "org.apache.kafka.common.security"
 SECURE = f"""\
@@ -90,22 +83,13 @@ class ProxiedKafka(NamedTuple):
 
 @contextmanager
 def secure_kafka(home: Path, certificates: Certificates) -> Iterator[SecureKafka]:
-    with secure_node(home, certificates) as (ports, _):
-        yield ports
-
-
-@contextmanager
-def secure_node(
-    home: Path, certificates: Certificates
-) -> Iterator[tuple[SecureKafka, "KafkaNode"]]:
-    """Run a broker that the test may kill and start again."""
     ports = SecureKafka(*(free_port() for _ in SecureKafka._fields))
     users = []
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         users += ["--add-scram", f"{mechanism}=[name={USER},password={PASSWORD}]"]
     files = {"server": certificates.server, "ca": certificates.ca}
-    with _running(home, SECURE, ports._asdict(), files, users) as node:
-        yield ports, node
+    with _running(home, SECURE, ports._asdict(), files, users):
+        yield ports
 
 
 @contextmanager
@@ -117,14 +101,6 @@ def proxied_kafka(home: Path) -> Iterator[ProxiedKafka]:
         _running(home, PROXIED, ports, {"proxy": str(proxy.port)}),
     ):
         yield ProxiedKafka(f"127.0.0.1:{ports['open']}", proxy)
-
-
-@contextmanager
-def kafka_with_authorizer(home: Path) -> Iterator[str]:
-    """Run a broker where everybody may do what no ACL denies; gives its address."""
-    ports = {name: free_port() for name in ("open", "controller")}
-    with _running(home, AUTHORIZED, ports):
-        yield f"127.0.0.1:{ports['open']}"
 
 
 @contextmanager
