@@ -53,7 +53,7 @@ async def costs(rounds: int) -> AsyncIterator[Cost]:
         home = Path(given)
         with (
             store_server(home / "r") as port,
-            serving(home / "s", f"redis://127.0.0.1:{port}") as at,
+            serving(home / "s", f"redis://127.0.0.1:{port}", is_afresh=True) as at,
         ):
             await posts(at, WARM)
             for _ in range(rounds):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,8 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
 from duebridge.store.wire.replies import Entry
-from tests.support.command import ENVIRONMENT, PROGRAM
+from tests.support.command import ENVIRONMENT, FORKS, PROGRAM
+from tests.support.forks import Fork
 from tests.support.servers import redis_server, wait_until
 
 UNUSED = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # else each client reads all certificates
@@ -56,7 +58,7 @@ def token_lines(tokens: list[dict[str, Any]]) -> str:
 class Served:
     """A server process, and the store behind it."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", home: Path) -> None:
+    def __init__(self, process: "Fork | subprocess.Popen[bytes]", home: Path) -> None:
         self.process = process
         self.home = home
         self.config: Config = load_config(home / "duebridge.yaml")
@@ -106,18 +108,21 @@ def waiting(store: DelayStore) -> Iterator[Entry]:
 
 @contextmanager
 def serving(
-    home: Path, url: str, config: Mapping[str, Any] = CONFIG, **serve: Any
+    home: Path,
+    url: str,
+    config: Mapping[str, Any] = CONFIG,
+    *,
+    is_afresh: bool = False,
+    **serve: Any,
 ) -> Iterator[Served]:
-    """Run a server until the end; what it logs is in `log`."""
+    """Run a server until the end, by an interpreter of its own or a fork; it logs to `log`."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "tokens.yaml").write_text(token_lines(TOKENS))
     block = {"listen": "127.0.0.1:0", "tokens": f"${{file:{home}/tokens.yaml}}", **serve}
     block = {name: value for name, value in block.items() if value is not None}
     whole = {**config, "store": {"url": url, "namespace": home.name}, "serve": block}
     (home / "duebridge.yaml").write_text(json.dumps(whole))
-    with (home / "log").open("wb") as log:
-        environment = {**ENVIRONMENT, "NO_PROXY": "*"}
-        process = subprocess.Popen([PROGRAM, "serve"], cwd=home, env=environment, stderr=log)
+    process = _started(home, is_afresh=is_afresh)
     try:
         served = Served(process, home)
         wait_until(
@@ -128,6 +133,18 @@ def serving(
     finally:
         process.kill()
         process.wait()
+
+
+def _started(home: Path, *, is_afresh: bool) -> "Fork | subprocess.Popen[bytes]":
+    environment = {**ENVIRONMENT, "NO_PROXY": "*"}
+    if is_afresh:
+        with (home / "log").open("wb") as log:
+            return subprocess.Popen([PROGRAM, "serve"], cwd=home, env=environment, stderr=log)
+    streams = home / f"streams-{secrets.token_hex(4)}"  # it may be the home of one before
+    process = FORKS.start(["serve"], streams, home, environment)
+    (home / "log").unlink(missing_ok=True)
+    (home / "log").symlink_to(streams / "err")
+    return process
 
 
 @contextmanager
