@@ -22,7 +22,7 @@ from tests.support.servers import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
-COUNT = 6_000
+COUNT = 3_000
 SHARDS = 4
 AMID = 10  # schedule calls, of at most 125 rows: the second or third batch is stored in part
 WITHIN_S = 60.0

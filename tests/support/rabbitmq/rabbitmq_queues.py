@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pika
 from pika.exceptions import AMQPError
+from pika.spec import Basic
 
 from duebridge.ports.source import Arrival, Source, SourcePlan
 from duebridge_connectors.rabbitmq.source.rabbit_source import open_source
@@ -57,13 +58,14 @@ class RabbitQueues:
         return f"source-{secrets.token_hex(6)}"
 
     def send(self, name: str, bodies: Sequence[bytes]) -> None:
-        properties = pika.BasicProperties(delivery_mode=2)
         with pika.BlockingConnection(pika.URLParameters(self.url)) as connection:
-            channel = connection.channel()
-            channel.confirm_delivery()
+            channel: Any = connection.channel()
+            confirms = Confirms(channel)
+            properties = pika.BasicProperties(delivery_mode=2)
             for number, body in enumerate(bodies):
                 properties.message_id = f"id-{number}-{secrets.token_hex(4)}"
                 channel.basic_publish("", name, body, properties)
+            channel._flush_output(lambda: confirms.count == len(bodies))
 
     def open(self, name: str, *, impatient: bool = False, **plan: Any) -> Source:
         heartbeat = HEARTBEAT_S if impatient else 30
@@ -102,6 +104,30 @@ class RabbitQueues:
         asked = SourcePlan("intake", BROKER, given, **plan)
         source = open_source(settings, asked, self.positions)
         return Keeping(source, self.positions) if self.kind == "stream" else source
+
+
+class Confirms:
+    """Counts what the broker confirmed on a channel; pika's own way waits for each in turn."""
+
+    def __init__(self, channel: Any) -> None:
+        self._all_up_to, self._beyond = 0, set[int]()
+        channel._impl.confirm_delivery(self._note)
+
+    @property
+    def count(self) -> int:
+        return self._all_up_to + len(self._beyond)
+
+    def _note(self, frame: Any) -> None:
+        answer = frame.method
+        assert isinstance(answer, Basic.Ack), answer
+        if answer.multiple:
+            self._beyond -= set(range(self._all_up_to, answer.delivery_tag + 1))
+            self._all_up_to = answer.delivery_tag
+        else:
+            self._beyond.add(answer.delivery_tag)
+        while self._all_up_to + 1 in self._beyond:
+            self._all_up_to += 1
+            self._beyond.remove(self._all_up_to)
 
 
 class Keeping:
