@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.console.browser import open_browser
 from tests.console.scene import Scene, filled_scene
@@ -48,9 +48,11 @@ def browser() -> Iterator[Browser]:
 class Person:
     """Somebody at a browser, who notes everything that its console complains of."""
 
-    def __init__(self, browser: Browser, address: str, **options: Any) -> None:
+    def __init__(
+        self, browser: Browser, address: str, context: BrowserContext | None = None, **options: Any
+    ) -> None:
         self.address = address
-        self.context = browser.new_context(base_url=address, **options)
+        self.context = context or browser.new_context(base_url=address, **options)
         self.complaints: list[str] = []
         self.page: Page = self.context.new_page()
         self.page.set_default_timeout(WITHIN_MS)
@@ -97,16 +99,35 @@ def sessions(address: str) -> Sessions:
     return found
 
 
+@pytest.fixture(scope="module")
+def shared_context(browser: Browser, address: str) -> Iterator[BrowserContext]:
+    """Where those are who come with a session: each context more starts a process."""
+    context = browser.new_context(base_url=address)
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def operator(person: Person, sessions: Sessions) -> Page:
+def visitor(browser: Browser, address: str, shared_context: BrowserContext) -> Iterator[Person]:
+    """Somebody with a page of the own, who leaves nothing behind but what the browser has read."""
+    somebody = Person(browser, address, shared_context)
+    yield somebody
+    somebody.page.evaluate("localStorage.clear()")
+    somebody.page.close()
+    shared_context.clear_cookies()
+    assert somebody.complaints == []
+
+
+@pytest.fixture
+def operator(visitor: Person, sessions: Sessions) -> Page:
     """The page of who may do everything."""
-    return person.resume(sessions[OPERATE])
+    return visitor.resume(sessions[OPERATE])
 
 
 @pytest.fixture
-def reader(person: Person, sessions: Sessions) -> Page:
+def reader(visitor: Person, sessions: Sessions) -> Page:
     """The page of who may look at two of the routes."""
-    return person.resume(sessions[READ])
+    return visitor.resume(sessions[READ])
 
 
 @pytest.fixture(scope="session")

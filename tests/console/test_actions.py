@@ -121,15 +121,14 @@ def test_reschedule_at_an_instant_finer_than_a_millisecond_is_never_early(
 
 
 def test_reschedule_without_an_instant_changes_nothing(
-    person: Person, scene: Scene, fresh_id: str
+    operator: Page, visitor: Person, scene: Scene, fresh_id: str
 ) -> None:
-    page = person.log_in(OPERATE)
-    open_envelope(page, fresh_id)
-    page.get_by_text("Reschedule…").click()
-    page.get_by_role("button", name="Reschedule").click()
-    expect(page.get_by_role("alert")).to_contain_text("exactly one")
+    open_envelope(operator, fresh_id)
+    operator.get_by_text("Reschedule…").click()
+    operator.get_by_role("button", name="Reschedule").click()
+    expect(operator.get_by_role("alert")).to_contain_text("exactly one")
     assert last_event(scene, fresh_id)[0] == "accepted"
-    person.complaints.clear()  # the browser notes the 422
+    visitor.complaints.clear()  # the browser notes the 422
 
 
 # --- dead letters ---
@@ -239,12 +238,15 @@ def test_settle_reaches_what_the_dry_run_showed_though_others_died_before_them(
 
 
 def test_settle_that_the_store_ends_says_what_is_done(
-    person: Person, scene: Scene, dead_ids: list[str], monkeypatch: pytest.MonkeyPatch
+    operator: Page,
+    visitor: Person,
+    scene: Scene,
+    dead_ids: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    page = person.log_in(OPERATE)
-    page.goto(f"/dead?route={ROUTE}")
-    page.get_by_label("Choose all on this page").check()
-    page.get_by_role("button", name="Drop…").click()
+    operator.goto(f"/dead?route={ROUTE}")
+    operator.get_by_label("Choose all on this page").check()
+    operator.get_by_role("button", name="Drop…").click()
     monkeypatch.setattr(batching, "CALL_ROWS", 1)
     flight = scene.store(ROUTE).shard.key("flight")
 
@@ -254,12 +256,12 @@ def test_settle_that_the_store_ends_says_what_is_done(
             scene.connection.client.set(flight, "of another type")
 
     monkeypatch.setattr(scene.connection, "observe", fail_after)
-    page.get_by_role("button", name="Drop 3").click()
-    expect(page.get_by_role("main")).to_contain_text("; before that: 1 dropped")
+    operator.get_by_role("button", name="Drop 3").click()
+    expect(operator.get_by_role("main")).to_contain_text("; before that: 1 dropped")
     monkeypatch.undo()
     scene.connection.client.delete(flight)
     assert found_dead(scene) == {*dead_ids[1:]}
-    person.complaints.clear()  # the browser notes the 503
+    visitor.complaints.clear()  # the browser notes the 503
 
 
 def test_settle_of_chosen_leaves_what_died_again(
@@ -309,15 +311,14 @@ def test_dead_letters_are_counted_by_reason_and_error(operator: Page) -> None:
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-def test_actions_on_dead_letters_stay_in_sight(person: Person, size: ViewportSize) -> None:
-    person.page.set_viewport_size(size)
-    page = person.log_in(OPERATE)
-    page.goto("/dead?route=invoice-dunning")
-    assert page.evaluate("document.documentElement.scrollHeight > 1.5 * innerHeight")
-    page.get_by_role("button", name="Filter").scroll_into_view_if_needed()
-    page.get_by_role("heading", name="Letters", exact=True).scroll_into_view_if_needed()
+def test_actions_on_dead_letters_stay_in_sight(operator: Page, size: ViewportSize) -> None:
+    operator.set_viewport_size(size)
+    operator.goto("/dead?route=invoice-dunning")
+    assert operator.evaluate("document.documentElement.scrollHeight > 1.5 * innerHeight")
+    operator.get_by_role("button", name="Filter").scroll_into_view_if_needed()
+    operator.get_by_role("heading", name="Letters", exact=True).scroll_into_view_if_needed()
     for name in ("Replay…", "Drop…"):
-        expect(page.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+        expect(operator.get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
 
 
 def test_dead_letters_of_many_go_on_behind_the_cursor(operator: Page, scene: Scene) -> None:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from tests.console.conftest import Person
+from tests.console.conftest import Person, Sessions
 from tests.console.scene import HOSTILE_ID, NAMED_ID, PASSWORD
 from tests.console.screenshots import DESK, PAGES, PHONE
 from tests.console.served import OPERATE
@@ -119,7 +119,10 @@ def test_overview_refreshes_itself_without_a_click(operator: Page) -> None:
     assert operator.locator("#live").get_attribute("hx-trigger") == "every 5s, refresh"
 
 
-def test_refresh_waits_while_a_person_has_the_focus_there(operator: Page) -> None:
+def test_refresh_waits_while_a_person_has_the_focus_there(
+    person: Person, sessions: Sessions
+) -> None:
+    operator = person.resume(sessions[OPERATE])  # a clock is of the whole context
     operator.clock.install(time=0)
     operator.clock.pause_at(1)  # what it asks for by the clock would take the focus away
     operator.goto("/")
@@ -199,11 +202,10 @@ def test_chosen_horizon_looks_chosen(operator: Page, theme: str) -> None:
     assert colours[1] - colours[0] >= 8, "it is no lighter than what it lies on"
 
 
-def test_phone_shows_every_page_of_the_navigation(person: Person) -> None:
-    person.page.set_viewport_size(PHONE)
-    page = person.log_in(OPERATE)
+def test_phone_shows_every_page_of_the_navigation(operator: Page) -> None:
+    operator.set_viewport_size(PHONE)
     for name in ("Overview", "Search", "Due", "Dead letters", "Workers", "Configuration"):
-        link = page.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
+        link = operator.get_by_role("navigation", name="Pages").get_by_role("link", name=name)
         expect(link).to_be_in_viewport(ratio=1)
 
 

@@ -6,7 +6,6 @@ from playwright.sync_api import Page, expect
 from duebridge.producer import Producer
 from tests.console.conftest import Person
 from tests.console.scene import NAMED_ID, Scene
-from tests.console.served import OPERATE
 
 
 def test_find_by_id_shows_the_envelope_at_once(operator: Page) -> None:
@@ -95,11 +94,12 @@ def test_search_of_many_goes_on_behind_the_cursor(operator: Page) -> None:
         ("route=cart-reminder&cursor=AAAA", "cursor: expected"),
     ],
 )
-def test_search_for_nonsense_says_what_is_expected(query: str, error: str, person: Person) -> None:
-    page = person.log_in(OPERATE)
-    page.goto(f"/search?{query}")
-    expect(page.get_by_role("alert")).to_contain_text(error)
-    person.complaints.clear()  # the browser notes the 422
+def test_search_for_nonsense_says_what_is_expected(
+    query: str, error: str, operator: Page, visitor: Person
+) -> None:
+    operator.goto(f"/search?{query}")
+    expect(operator.get_by_role("alert")).to_contain_text(error)
+    visitor.complaints.clear()  # the browser notes the 422
 
 
 def test_envelope_shows_each_try_with_its_error(operator: Page) -> None:
