@@ -1,4 +1,4 @@
-"""What only RabbitMQ does to a source: it cancels, refuses, dies, and sends ahead what is large."""
+"""What only RabbitMQ does to a source: it cancels, refuses, and sends ahead what is large."""
 
 import threading
 import time
@@ -8,11 +8,10 @@ from typing import Any
 
 import pika
 import pytest
-from pika.exceptions import ChannelClosedByBroker
 
 from duebridge.errors import ConfigError, StoreUnavailable
 from duebridge.ports.publisher import BrokerUnavailable
-from duebridge.ports.source import LogPosition, Source, SourcePlan
+from duebridge.ports.source import LogPosition, SourcePlan
 from duebridge_connectors.rabbitmq.source import rabbit_source
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
 from duebridge_connectors.rabbitmq.source.lives import mark_of
@@ -25,10 +24,10 @@ from tests.support.contract.source_under_test import (
     gathered,
     is_quiet,
     numbered,
+    raises_soon,
     received,
     settled,
 )
-from tests.support.rabbitmq.own_rabbitmq import PrivateRabbit
 from tests.support.rabbitmq.rabbitmq_queues import BROKER, HEARTBEAT_S, RabbitQueues
 from tests.support.servers import wait_until
 
@@ -45,15 +44,6 @@ def queues(rabbitmq_url: str) -> Iterator[RabbitQueues]:
 def streams(rabbitmq_url: str) -> Iterator[RabbitQueues]:
     with closing(RabbitQueues(rabbitmq_url, "stream")) as streams:
         yield streams
-
-
-def raises_soon(source: Source, error: type[Exception]) -> None:
-    def receive() -> None:
-        for _ in range(300):
-            source.receive(0.2)
-
-    with pytest.raises(error):
-        receive()
 
 
 # Cancelled, refused.
@@ -347,39 +337,3 @@ def test_receive_while_positions_cannot_be_read_raises_broker_unavailable(
         pytest.raises(BrokerUnavailable, match="position"),
     ):
         source.receive(1)
-
-
-# A broker that dies.
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
-def test_receive_after_the_broker_was_killed_goes_on(rabbit: PrivateRabbit, kind: str) -> None:
-    maker = RabbitQueues(rabbit.url, kind)
-    name = maker.create()
-    rabbit.control("stop_app")  # else RabbitMQ 3.10 has forgotten a Raft log as young as that
-    rabbit.control("start_app")
-    maker.abandon()
-    wait_until(lambda: is_up(rabbit.url, name), "the queue to be up again")
-    queues = RabbitQueues(rabbit.url, kind)
-    queues.send(name, numbered(20))
-    with closing(queues.open(name, batch=10)) as source:
-        first = settled(source, 10)
-        received(source)
-        rabbit.kill()
-        raises_soon(source, BrokerUnavailable)
-        rabbit.start()
-        rest: list[bytes | None] = []
-        while set(rest) < set(numbered(20)[len(first) :]):
-            rest += bodies(settled(source, 1, within_s=60))
-    assert bodies(first) == numbered(20)[: len(first)]
-    queues.abandon()
-
-
-def is_up(url: str, name: str) -> bool:
-    with closing(pika.BlockingConnection(pika.URLParameters(url))) as connection:
-        try:
-            connection.channel().queue_declare(name, passive=True)
-        except ChannelClosedByBroker:
-            return False
-    return True

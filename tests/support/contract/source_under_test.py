@@ -92,3 +92,14 @@ def settled(source: Source, count: int, within_s: float = WITHIN_S) -> list[Arri
 def is_quiet(source: Source) -> bool:
     """Whether nothing more comes."""
     return not any(source.receive(WAIT_S) for _ in range(3))
+
+
+def raises_soon(source: Source, error: type[Exception]) -> None:
+    """Receive until it raises that; fails the test if it does not within a minute."""
+    give_up_at = time.monotonic() + WITHIN_S
+    while time.monotonic() < give_up_at:
+        try:
+            source.receive(WAIT_S)
+        except error:
+            return
+    raise AssertionError(f"no {error.__name__} within {WITHIN_S:g} s")

@@ -25,6 +25,7 @@ env = rabbitmq_server.environment(place, place.data("rabbitmq"), kept_ports(plac
 answer = [packages.rabbitmq(), env]
 """
 TIMEOUT_S = 100.0
+SMALL = "+S 1:1 +SDcpu 1:1 +SDio 1"  # of an Erlang that runs one command: it starts sooner
 
 
 class PrivateRabbit:
@@ -95,4 +96,4 @@ def rabbitmqctl(checkout: Path, *command: str) -> None:
 def _rabbitmqctl_of(checkout: Path, ports: str) -> tuple[Path, dict[str, str]]:
     """Return rabbitmqctl and its environment; asked again only where a start took other ports."""
     server, env = ask(checkout, CONTROL)
-    return Path(server).with_name("rabbitmqctl"), env
+    return Path(server).with_name("rabbitmqctl"), {**env, "RABBITMQ_CTL_ERL_ARGS": SMALL}
