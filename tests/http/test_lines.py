@@ -179,16 +179,25 @@ def test_client_that_hangs_up_loses_no_whole_line(served: Served, upload: Upload
     assert "half" not in served.stored()
 
 
-def test_drain_ends_a_stream_after_the_lines_in_hand(tmp_path: Path, store_url: str) -> None:
+def test_drain_ends_each_stream_after_the_lines_in_hand_with_200(
+    tmp_path: Path, store_url: str
+) -> None:
     with serving(tmp_path / "drained", store_url) as served:
-        upload = Upload(served)
-        upload.send(line("in-hand") + line("half").strip())
-        upload.read_until(b'"in-hand"')
+        in_hand = Upload(served)
+        in_hand.send(line("in-hand") + line("half").strip())
+        in_hand.read_until(b'"in-hand"')
+        empty, begun = early = [Upload(served, "Expect: 100-continue\r\n") for _ in range(2)]
+        for upload in early:
+            upload.read_until(b"100 Continue\r\n\r\n")  # the body is being read
+        begun.send(b'{"body": "x"')
         served.process.terminate()
-        upload.read_until(b"0\r\n\r\n")
+        for upload in (in_hand, empty, begun):
+            upload.read_until(b"0\r\n\r\n")
+            assert b"HTTP/1.1 200 OK\r\n" in upload.answer
         assert served.process.wait(30) == 0
         assert served.stored().keys() == {"in-hand"}
-        upload.socket.close()
+        for upload in (in_hand, empty, begun):
+            upload.socket.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"# nothing\n", b"\n# nothing"])
@@ -196,23 +205,6 @@ def test_answer_lines_without_an_envelope_is_200_and_empty(
     client: httpx.Client, content: bytes
 ) -> None:
     assert send(client, content) == []
-
-
-@pytest.mark.parametrize("begun", [b"", b'{"body": "x"'])
-def test_drain_before_a_whole_line_ends_the_stream_with_200(
-    tmp_path: Path, store_url: str, begun: bytes
-) -> None:
-    with serving(tmp_path / "drained-early", store_url) as served:
-        upload = Upload(served, "Expect: 100-continue\r\n")
-        upload.read_until(b"100 Continue\r\n\r\n")  # the body is being read
-        if begun:
-            upload.send(begun)
-        served.process.terminate()
-        upload.read_until(b"0\r\n\r\n")
-        assert b"\r\n\r\nHTTP/1.1 200 OK\r\n" in upload.answer
-        assert served.process.wait(30) == 0
-        assert served.stored() == {}
-        upload.socket.close()
 
 
 def test_client_that_sends_everything_before_it_reads_gets_every_receipt(served: Served) -> None:

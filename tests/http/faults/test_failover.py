@@ -56,7 +56,7 @@ def kill(servers: SentinelSet, posted: Posted) -> None:
 def test_failover_amid_posts_loses_nothing_and_stores_nothing_twice(
     replicated: Served, servers: SentinelSet, break_it: Break
 ) -> None:
-    with posting(replicated, at_least=400) as posted:
+    with posting(replicated, at_least=100) as posted:
         wait_until(lambda: len(posted.answers) > 20, "some answers")
         break_it(servers, posted)
         before = len(posted.with_status(201))
