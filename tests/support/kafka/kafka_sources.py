@@ -19,14 +19,13 @@ from tests.support.kafka.kafka_broker import KafkaBroker
 
 CLIENTS = ("kafka-python", "librdkafka")
 PATIENT = {"SESSION_MS": consumer_settings.SESSION_MS}
-IMPATIENT = {"MAX_POLL_MS": 12_000, "SESSION_MS": 12_000, "HEARTBEAT_MS": 1000}
 LEAST = {"MAX_POLL_MS": 6000, "SESSION_MS": 6000, "HEARTBEAT_MS": 1000}  # that a broker allows
 
 
 class KafkaSources:
     """A `SourceUnderTest`: each topic has a group of its own, named after it."""
 
-    silent_s = 12.0
+    silent_s = 6.0
 
     def __init__(self, bootstrap: str, client: str) -> None:
         self.bootstrap, self.client = bootstrap, client
@@ -67,7 +66,7 @@ class KafkaSources:
         group: str = "",
         **plan: Any,
     ) -> Source:
-        with patch.multiple(consumer_settings, **(IMPATIENT if impatient else PATIENT)):
+        with patch.multiple(consumer_settings, **(LEAST if impatient else PATIENT)):
             return open_source(self.bootstrap, self.client, name, options, group, **plan)
 
     def open_at(self, port: int) -> Source:
