@@ -188,19 +188,14 @@ def test_check_file_type_is_taken(duebridge: Installation) -> None:
 
 
 def test_check_file_type_names_the_place_of_each_mistake(duebridge: Installation) -> None:
-    text = duebridge.config.read_text()
-    duebridge.config.write_text(text.replace("path: letters", "paht: letters"))
-    assert "routes.letters.target.paht: unknown key, did you mean path?" in checked(duebridge)
-    duebridge.config.write_text(text.replace("path: letters.jsonl", "path: a/b"))
-    assert "routes.letters.target.path: expected the name of a file" in checked(duebridge)
-    duebridge.config.write_text(text.replace('directory: "/', 'directory: "'))
-    assert "duebridge.yaml:4:33 brokers.desk.directory: expected / first" in checked(duebridge)
-
-
-def checked(duebridge: Installation) -> str:
+    text = duebridge.config.read_text().replace("path: letters", "paht: letters")
+    text = text.replace('directory: "/', 'directory: "')
+    duebridge.config.write_text(f"{text}  notes: {{target: {{broker: desk, path: a/b}}}}\n")
     found = duebridge.run("config", "check")
     assert found.returncode == 2
-    return found.stderr
+    assert "routes.letters.target.paht: unknown key, did you mean path?" in found.stderr
+    assert "routes.notes.target.path: expected the name of a file" in found.stderr
+    assert "duebridge.yaml:4:33 brokers.desk.directory: expected / first" in found.stderr
 
 
 def test_schema_has_the_installed_type(duebridge: Installation) -> None:

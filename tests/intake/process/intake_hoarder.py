@@ -21,7 +21,7 @@ from duebridge.store.server.connection import Connection, Reply, open_connection
 from duebridge.store.server.scripts import Script
 
 WITHIN_S = 240.0
-LOOK_EVERY_S = 0.01
+LOOK_EVERY_S = 0.05  # each look gathers every metric
 MIB = 1024 * 1024
 PAGE = 4096
 
