@@ -1,8 +1,9 @@
 """`duebridge bench` as a person runs it, on an embedded store and the real brokers, with few."""
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pika
 import pytest
@@ -29,9 +30,14 @@ pytestmark = pytest.mark.timeout(2 * GIVE_UP_S)
 
 @pytest.fixture
 def command(tmp_path: Path, kafka_bootstrap: str, rabbitmq_url: str) -> Iterator[Command]:
-    with embedded_command(tmp_path) as built:
-        fields = {"url": built.url, "kafka": kafka_bootstrap, "rabbitmq": rabbitmq_url}
-        built.file.write_text(CONFIG.format(**fields))
+    with command_in(tmp_path, kafka_bootstrap, rabbitmq_url) as built:
+        yield built
+
+
+@contextmanager
+def command_in(home: Path, kafka: str, rabbitmq: str) -> Iterator[Command]:
+    with embedded_command(home) as built:
+        built.file.write_text(CONFIG.format(url=built.url, kafka=kafka, rabbitmq=rabbitmq))
         built.within_s = GIVE_UP_S
         yield built
 
@@ -43,22 +49,38 @@ def scratch_topics(bootstrap: str) -> set[str]:
     return found
 
 
+class Measured(NamedTuple):
+    """What a run of all sections printed, and what was there before it and after it."""
+
+    rows: list[dict[str, Any]]
+    topics_before: set[str]
+    keys: list[bytes]
+
+
+@pytest.fixture(scope="module")
+def measured(
+    tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, rabbitmq_url: str
+) -> Measured:
+    home = tmp_path_factory.mktemp("all")
+    before = scratch_topics(kafka_bootstrap)
+    with command_in(home, kafka_bootstrap, rabbitmq_url) as command:
+        done = command("bench", *SMALL.split(), "--rounds", "1", *JSON)
+        assert done.code == 0, done.err
+        with closing(command.connection()) as connection:
+            client: Any = connection.client
+            return Measured(done.json_lines(), before, client.keys("*"))
+
+
 @pytest.mark.long
 def test_bench_with_few_messages_measures_every_section_and_leaves_nothing_behind(
-    command: Command, kafka_bootstrap: str
+    measured: Measured, kafka_bootstrap: str
 ) -> None:
-    before = scratch_topics(kafka_bootstrap)
-    done = command("bench", *SMALL.split(), "--rounds", "1", "--output", "json")
-    assert done.code == 0, done.err
-    rows = done.json_lines()
-    assert {row["section"] for row in rows} == set(SECTIONS)
+    assert {row["section"] for row in measured.rows} == set(SECTIONS)
     wait_until(  # a broker may name a topic for a moment after it was deleted
-        lambda: scratch_topics(kafka_bootstrap) <= before, "the scratch topics to go"
+        lambda: scratch_topics(kafka_bootstrap) <= measured.topics_before,
+        "the scratch topics to go",
     )
-    connection = command.connection()
-    client: Any = connection.client
-    assert client.keys("*") == []
-    connection.close()
+    assert measured.keys == []
 
 
 def test_bench_of_durability_needs_no_store_and_no_broker(tmp_path: Path) -> None:
@@ -87,12 +109,11 @@ def test_bench_of_the_bridge_alternates_the_sides_and_ends_with_medians(command:
 
 @pytest.mark.long
 def test_bench_of_intakes_alternates_the_sides_and_asks_nothing_of_the_store_alone(
-    command: Command,
+    measured: Measured,
 ) -> None:
-    done = command("bench", "--only", "intakes", *SMALL.split(), "--rounds", "1", *JSON)
-    assert done.code == 0, done.err
+    intakes = [row for row in measured.rows if row["section"] == "intakes"]
     for broker in ("orders", "billing"):
-        rows = [row for row in done.json_lines() if row["broker"] == broker]
+        rows = [row for row in intakes if row["broker"] == broker]
         sides = ["bare consumer", "intake"]
         assert [row["what"] for row in rows] == [*sides * 2, "intake / bare"]
         assert rows[0]["store_calls"] == 0
