@@ -2,8 +2,8 @@
 
     python -m tests.spark.driver CONFIG HOME TOPIC LETTERS JARS
 
-Journal, reconcile and report begin at once; the jobs that a rate makes slow begin when there is a
-file HOME/slow; demote begins when there is HOME/demote, and never gets behind the removal.
+Journal, demote, which never gets behind the removal, and the jobs that a rate makes slow begin at
+once; reconcile and report, which need whole cores, begin when there is a file HOME/observed.
 """
 
 import os
@@ -33,15 +33,16 @@ from duebridge_connectors.spark.session import opened_session
 from duebridge_connectors.spark.source.loader import Summary
 from tests.spark.world import LATER_MS
 from tests.support.servers import wait_until
+from tests.support.spark.launch import SETTINGS as FEW_ROWS
 
-RATE = 5  # rows a second of each slow job
+RATE = 2  # rows a second of each slow job
 TOLD_WITHIN_S = 300.0  # at each step
 STUCK_S = 240.0  # then the log gets where each thread waits
 # A task that waits for its rate keeps its slot: few tasks a job, and slots for all of them.
 SETTINGS = {
+    **FEW_ROWS,
     "spark.master": "local[16]",
     "spark.default.parallelism": "2",
-    "spark.sql.shuffle.partitions": "2",
 }
 
 
@@ -118,15 +119,15 @@ def main() -> None:
         )
         ColdLog.commit = commit_but_no_end  # type: ignore[method-assign]
         begin(jobs.journal, every="500ms")
-        begin(again_and_again, jobs.reconcile)
-        begin(again_and_again, jobs.report)
-        wait_until((Path(home) / "slow").exists, "slow", TOLD_WITHIN_S)
+        begin(jobs.demote)
         begin(jobs.schedule, rows_per_second=RATE)
         begin(jobs.intake, rows_per_second=RATE)
         begin(jobs.replay, rows_per_second=RATE)
         begin(jobs.hydrate, rows_per_second=RATE)
-        wait_until((Path(home) / "demote").exists, "demote", TOLD_WITHIN_S)
-        jobs.demote()  # the end is a kill
+        wait_until((Path(home) / "observed").exists, "observed", TOLD_WITHIN_S)
+        begin(again_and_again, jobs.reconcile)
+        begin(again_and_again, jobs.report)
+        Event().wait()  # the end is a kill
 
 
 if __name__ == "__main__":
