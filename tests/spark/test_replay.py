@@ -20,6 +20,7 @@ from tests.spark.world import Sent, Topics, World
 from tests.support.command import ENVIRONMENT, PROGRAM
 from tests.support.kafka.kafka_broker import KafkaBroker
 from tests.support.servers import wait_until
+from tests.support.spark.launch import AS_WORDS
 
 
 def dead(*ids: str, route: str = "plain", **changed: bytes | None) -> list[Sent]:
@@ -156,7 +157,7 @@ def test_run_the_command_repairs_what_a_worker_had_shunted_and_a_worker_delivers
         assert world.command(*send).code == 0
         until_delivered(world, kafka, letters)
         job = ["spark", "replay", str(letters.topic), "--column", "body=substring(value, 1, 9)"]
-        job += ["--spark", f"spark.jars={kafka_jars}", "--spark", "spark.master=local[2]"]
+        job += [*AS_WORDS, "--spark", f"spark.jars={kafka_jars}"]
         dry = world.command(*job)
         said = "would replay 1; nothing was changed; --yes does it"
         assert (dry.code, dry.out.splitlines()[-1]) == (0, said), dry.err

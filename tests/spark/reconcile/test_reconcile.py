@@ -368,8 +368,9 @@ def test_reconcile_command_exits_5_where_the_verdict_is_undetermined(
 ) -> None:
     scene.accept("good")
     scene.world.cut("plain", 1)
-    settings = ["--route", "plain", "--spark", f"spark.jars={kafka_jars}"]
-    done = scene.world.command("spark", "reconcile", *settings)
+    settings = [f"spark.jars={kafka_jars}", "spark.sql.shuffle.partitions=2"]
+    words = ["--route", "plain", *(f"--spark={each}" for each in settings)]
+    done = scene.world.command("spark", "reconcile", *words)
     assert done.code == 5, done.err
     assert "UNDETERMINED" in done.out
     assert "1 entry of the journal of plain/0" in done.out

@@ -34,7 +34,8 @@ OF_PYTHON = {
     "PYSPARK_PYTHON": str(Path(__file__).with_name("python")),
     "TESTS_PYTHON": sys.executable,
 }
-OF_COMMANDS = {"SPARK_SUBMIT_OPTS": JAVA_OPTIONS, **OF_PYTHON}
+OF_ONE_JOB = f"{JAVA_OPTIONS} -XX:+UseSerialGC"  # no threads beside it that tidy a small heap
+OF_COMMANDS = {"SPARK_SUBMIT_OPTS": OF_ONE_JOB, **OF_PYTHON}
 SETTINGS = {  # of a session whose queries have ten rows
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",  # compiles each query for ten rows
@@ -43,6 +44,7 @@ SETTINGS = {  # of a session whose queries have ten rows
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+AS_WORDS = [f"--spark={name}={value}" for name, value in SETTINGS.items()]  # of a command
 
 
 def main() -> None:
