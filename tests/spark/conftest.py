@@ -14,6 +14,8 @@ from tests.spark.cold_route import ColdRoute
 from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
 from tests.support.kafka.kafka_broker import KafkaBroker
+from tests.support.objects.hdfs_server import hdfs_server
+from tests.support.objects.s3_server import S3Server, s3_server
 from tests.support.spark.launch import JAVA_OPTIONS, OF_PYTHON, SETTINGS
 
 GIVE_UP_S = 600  # a job or two: seconds, or minutes on a busy machine
@@ -54,6 +56,20 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An object store; each test has names of its own there."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URI of an HDFS; each test has a directory of its own there."""
+    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as uri:
+        yield uri
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Files in every kind of place: who may write, what is atomic, and what is never told."""
 
 import pickle
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -29,31 +28,11 @@ from duebridge_connectors.spark.filesystem import (
 )
 from duebridge_connectors.spark.table.journal_table import JournalTable
 from duebridge_connectors.spark.table.tidy_merge import merge_small_files
-from tests.support.objects.hdfs_server import hdfs_server
-from tests.support.objects.s3_server import (
-    ACCESS_KEY,
-    BUCKET,
-    FORGETFUL,
-    SECRET_KEY,
-    S3Server,
-    s3_server,
-)
+from tests.support.objects.s3_server import ACCESS_KEY, BUCKET, FORGETFUL, SECRET_KEY, S3Server
 from tests.support.servers import free_port
 
 WRITERS = 6
 AWS = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "REGION", "DEFAULT_REGION", "ENDPOINT_URL")
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as uri:
-        yield uri
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """The cold tier in an object store or on HDFS, with Spark and without: round trip, kills."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,24 +29,18 @@ from tests.spark.cold_route import ColdRoute, listed
 from tests.spark.journal.journal_by_hand import QUERY, add_batch
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded
-from tests.support.objects.hdfs_server import hdfs_server
-from tests.support.objects.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
+from tests.support.objects.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
+from tests.support.spark.launch import AS_WORDS
 
 IDS = ["a", "b", "c", "d"]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        yield server
-
-
 @pytest.fixture
-def place(world: World, server: S3Server) -> FileLocation:
+def place(world: World, s3: S3Server) -> FileLocation:
     """The directory of all tiers of the world, which its configuration has from now on."""
     secret = world.home / "secret"
     secret.write_text(SECRET_KEY)  # a session that runs already would not see a variable
-    options = server.options() | {
+    options = s3.options() | {
         "access_key_id": ACCESS_KEY,
         "secret_access_key": f"${{file:{secret}}}",
     }
@@ -57,16 +50,10 @@ def place(world: World, server: S3Server) -> FileLocation:
     return place
 
 
-@pytest.fixture(scope="module")
-def name_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with hdfs_server(tmp_path_factory.mktemp("hdfs")) as uri:
-        yield uri
-
-
 @pytest.fixture
-def on_hdfs(world: World, name_node: str) -> FileLocation:
+def on_hdfs(world: World, hdfs: str) -> FileLocation:
     """The same, on HDFS."""
-    place = FileLocation(f"{name_node}/{world.namespace}")
+    place = FileLocation(f"{hdfs}/{world.namespace}")
     move_tiers(world, f'"{place}"')
     return place
 
@@ -149,7 +136,7 @@ def test_commands_of_spark_read_and_write_both_spellings_of_a_bucket(
         (1, "schedule", "plain", source, "--rejects", rejects),  # one has no id
         (0, "journal", table),
     ):
-        done = world.command("spark", *words, "--spark", jars)
+        done = world.command("spark", *words, *AS_WORDS, "--spark", jars)
         assert done.code == code, done.err
         assert SECRET_KEY not in done.err + done.out
     check_written(world, place)

@@ -24,7 +24,7 @@ def hdfs_server(home: Path) -> Iterator[str]:
     jars = [downloaded("hdfs"), f"{Path(pyspark.__file__).parent}/jars/*"]
     said = home / "details.json"
     settings = {"hdfs.minidfs.basedir": str(home / "data"), "dfs.replication": "1"}
-    command = [java, COMPILES_ONCE, "-cp", os.pathsep.join(jars), MANAGER]
+    command = [java, COMPILES_ONCE, "-XX:+UseSerialGC", "-cp", os.pathsep.join(jars), MANAGER]
     command += ["-format", "-datanodes", "1", "-nnport", "0", "-writeDetails", str(said)]
     command += [word for name, value in settings.items() for word in ("-D", f"{name}={value}")]
     with (home / "hdfs.log").open("wb") as log:
