@@ -1,6 +1,6 @@
-"""What `test_cluster` submits: executors read one shard, or hydrate one file of the cold tier.
+"""What `test_cluster` submits: executors read one shard, and hydrate one file of the cold tier.
 
-    spark-submit on_executors.py read|hydrate CONFIG ROWS
+    spark-submit on_executors.py CONFIG READ_ROWS HYDRATE_ROWS
 
 Prints as JSON what each turn gave: rows, and CPU time of the executors for a row, in us. A tenth of
 the rows has two turns, since the first one starts the workers, and then all of them have one.
@@ -66,26 +66,37 @@ def read_shard(spark: SparkSession, config: str, count: int, _: int) -> Callable
 def hydrate_file(spark: SparkSession, config: str, count: int, turn: int) -> Callable[[], int]:
     """Write one file, since its rows are due in one hour; return what brings them back."""
     rows(spark, count, 1, turn).createOrReplaceTempView("given")
-    before = set(open_tier(config, "plain").log.state().known)
-    run_schedule(spark, ["given"], form="table", config=config, route="plain")
-    (_,) = set(open_tier(config, "plain").log.state().known) - before
+    before = set(open_tier(config, "frozen").log.state().known)
+    run_schedule(spark, ["given"], form="table", config=config, route="frozen")
+    (_,) = set(open_tier(config, "frozen").log.state().known) - before
     Tier.boundary_ms = lambda _: DUE_MS + (2 * turn + 1) * HOUR_MS  # type: ignore[method-assign]
-    return lambda: run_hydrate(spark, config=config, route="plain").accepted
+    return lambda: run_hydrate(spark, config=config, route="frozen").accepted
+
+
+PREPARE = {"read": read_shard, "hydrate": hydrate_file}
+
+
+def turns(spark: SparkSession, config: str, what: str, count: int) -> list[dict[str, float]]:
+    """Take all turns, each as a group of jobs of its own, and return what they gave."""
+    context, done = spark.sparkContext, []
+    for turn, some in enumerate((count // 10, count // 10, count)):
+        context.setJobGroup(f"before {what} {turn}", "")
+        call = PREPARE[what](spark, config, some, turn)
+        context.setJobGroup(f"{what} {turn}", "")
+        before = executors_cpu_us(context.applicationId)
+        found = call()
+        spent = executors_cpu_us(context.applicationId) - before
+        done.append({"rows": found, "cpu_us": spent / found})
+    return done
 
 
 def main() -> None:
-    what, config, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    prepare = {"read": read_shard, "hydrate": hydrate_file}[what]
-    done = []
-    with opened_session(what) as spark:
-        app_id = spark.sparkContext.applicationId
-        for turn, some in enumerate((count // 10, count // 10, count)):
-            call = prepare(spark, config, some, turn)
-            spark.sparkContext.setJobGroup(f"turn {turn}", "")
-            before = executors_cpu_us(app_id)
-            found = call()
-            spent = executors_cpu_us(app_id) - before
-            done.append({"rows": found, "cpu_us": spent / found})
+    config, counts = sys.argv[1], map(int, sys.argv[2:])
+    with opened_session("on executors") as spark:
+        done = {
+            what: turns(spark, config, what, count)
+            for what, count in zip(PREPARE, counts, strict=True)
+        }
     sys.stdout.write(f"{msgspec.json.encode(done).decode()}\n")
 
 

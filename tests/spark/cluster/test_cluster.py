@@ -1,4 +1,4 @@
-"""A job on a real cluster: a master, two workers, and spark-submit."""
+"""A job on a real cluster: a master, three workers, and spark-submit."""
 
 import json
 import os
@@ -8,30 +8,38 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import pyspark
 import pytest
-import yaml
 
 import duebridge_connectors.spark
 from tests.spark.cluster import on_cluster, on_executors
 from tests.spark.source.test_rows import rejected
 from tests.spark.world import LATER_MS, World
 from tests.support.servers import free_port, wait_until
-from tests.support.spark.launch import JAVA_OPTIONS, OF_COMMANDS, WITH_ARCHIVE
+from tests.support.spark.launch import OF_COMMANDS, OF_ONE_JOB, OF_PYTHON, SETTINGS
 
 SPARK = Path(pyspark.__file__).parent
 SUBMIT = Path(duebridge_connectors.spark.__file__).parent / "commands" / "submit.py"
 ENVIRONMENT = {
     **(os.environ | OF_COMMANDS),
-    "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+    "SPARK_DAEMON_JAVA_OPTS": OF_ONE_JOB,
     "SPARK_LOCAL_IP": "127.0.0.1",
-    "PYSPARK_PYTHON": sys.executable,
 }
+OF_JOBS = {
+    **SETTINGS,
+    "spark.pyspark.python": OF_PYTHON["PYSPARK_PYTHON"],
+    "spark.pyspark.driver.python": sys.executable,
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": OF_ONE_JOB,
+}
+# On two of the workers: one has the memory of one.
+TWO_EXECUTORS = {"spark.executor.cores": "1", "spark.cores.max": "2"}
+SUBMITTED = "duebridge schedule"  # what the master calls it
 DEPLOY = "org.apache.spark.deploy"
 ROWS = 5000
-SHARD_ROWS = 300_000  # six slices or more, one for each core
+SHARD_ROWS = 300_000  # six slices of 50,000, one for each core
 FILE_ROWS = 40_000  # four row groups, which tasks share
 SPECULATION = {
     "spark.speculation": "true",
@@ -104,17 +112,14 @@ def started(home: Path, workers: int, cores: int) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("cluster"), workers=2, cores=1) as found:
+    with started(tmp_path_factory.mktemp("cluster"), workers=3, cores=2) as found:
         yield found
 
 
 def submitted(cluster: Cluster, home: Path, *words: str, **settings: str) -> Any:
     """Run spark-submit to its end; returns the object that was printed."""
-    own = {"spark.pyspark.python": sys.executable, "spark.executor.extraJavaOptions": WITH_ARCHIVE}
-    given = own | settings
     program = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.url]
-    program += ["--executor-memory", "512m"]
-    for name, value in given.items():
+    for name, value in (OF_JOBS | settings).items():
         program += ["--conf", f"{name}={value}"]
     done = subprocess.run(
         [*program, *words], env=ENVIRONMENT, capture_output=True, timeout=1500, cwd=home
@@ -132,10 +137,10 @@ def test_submit_a_job_to_a_cluster_stores_every_row_once(
     words += ["--column", "id=number", "--column", "body=concat('order ', number)"]
     words += ["--column", f"due_at={LATER_MS} + cast(number as bigint)"]
     words += ["--config", world.config, "--output", "json"]
-    assert submitted(cluster, tmp_path, *words)["accepted"] == ROWS
+    assert submitted(cluster, tmp_path, *words, **TWO_EXECUTORS)["accepted"] == ROWS
     assert len(world.ids("split")) == ROWS
-    (finished,) = cluster.state()["completedapps"]
-    assert finished["cores"] == 2, "both workers had a part in it"
+    ended = [app for app in cluster.state()["completedapps"] if app["name"] == SUBMITTED]
+    assert [app["cores"] for app in ended] == [2], "two workers had a part in it"
 
 
 def test_jobs_on_a_cluster_that_loses_an_executor_and_speculates_count_every_row_once(
@@ -143,7 +148,7 @@ def test_jobs_on_a_cluster_that_loses_an_executor_and_speculates_count_every_row
 ) -> None:
     (tmp_path / "home").mkdir()
     words = [str(Path(on_cluster.__file__)), world.config, str(tmp_path / "home"), str(ROWS)]
-    done = submitted(cluster, tmp_path, *words, **SPECULATION)
+    done = submitted(cluster, tmp_path, *words, **SPECULATION, **TWO_EXECUTORS)
     broken = {each.name for each in (tmp_path / "home").iterdir() if each.is_file()}
     assert broken == {"killed", "failed-1", "failed-4", "dawdled", "speculated"}
     far, refused = ROWS // 2, ROWS // 100
@@ -179,12 +184,6 @@ def most_at_once(tasks: list[dict[str, Any]]) -> int:
     )
 
 
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with started(tmp_path_factory.mktemp("three"), workers=3, cores=2) as found:
-        yield found
-
-
 def logged(log: Path) -> dict[str, str]:
     """The settings of an application that logs its events to a new directory."""
     log.mkdir()
@@ -195,21 +194,38 @@ def logged(log: Path) -> dict[str, str]:
     }
 
 
+class Turns(NamedTuple):
+    """What the turns of reading and hydrating gave, and Spark's log of them."""
+
+    done: dict[str, list[dict[str, float]]]
+    log: Path
+
+
+@pytest.fixture(scope="module")
+def turns(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, redis_url: str) -> Turns:
+    """Both in one session: that of three executors costs more than they do."""
+    home = tmp_path_factory.mktemp("turns")
+    world = World(home, redis_url, no_session)
+    words = [str(Path(on_executors.__file__)), world.config, str(SHARD_ROWS), str(FILE_ROWS)]
+    try:
+        return Turns(submitted(cluster, home, *words, **logged(home / "log")), home / "log")
+    finally:
+        world.delete()
+
+
+def no_session() -> NoReturn:
+    raise AssertionError("the session is that of spark-submit")
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("what", "count"), [("read", SHARD_ROWS), ("hydrate", FILE_ROWS)])
 def test_job_over_one_shard_or_file_on_three_executors_uses_them_all_at_the_same_cost(
-    three: Cluster, world: World, tmp_path: Path, what: str, count: int
+    turns: Turns, what: str, count: int
 ) -> None:
-    if what == "hydrate":
-        config = yaml.safe_load(Path(world.config).read_text())
-        config["routes"]["plain"]["cold_tier"] = {"path": str(tmp_path / "cold"), "horizon": "7d"}
-        Path(world.config).write_text(yaml.safe_dump(config))
-    words = [str(Path(on_executors.__file__)), what, world.config, str(count)]
-    done = submitted(three, tmp_path, *words, **logged(tmp_path / "log"))
-    tasks = tasks_of(tmp_path / "log", "turn 2")
+    tasks = tasks_of(turns.log, f"{what} 2")
     at_once, executors = most_at_once(tasks), {task["Executor ID"] for task in tasks}
+    _, few, whole = done = turns.done[what]
     print(f"{len(tasks)} tasks, {at_once} at once, {len(executors)} executors: {done}")  # noqa: T201
-    _, few, whole = done
     assert whole["rows"] == count
     assert at_once >= 4
     assert len(executors) == 3
