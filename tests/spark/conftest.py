@@ -16,7 +16,7 @@ from tests.support.checkout import downloaded, missing
 from tests.support.kafka.kafka_broker import KafkaBroker
 from tests.support.objects.hdfs_server import hdfs_server
 from tests.support.objects.s3_server import S3Server, s3_server
-from tests.support.spark.launch import JAVA_OPTIONS, OF_PYTHON, SETTINGS
+from tests.support.spark.launch import JAVA_OPTIONS, OF_PYTHON, SETTINGS, remember_names
 
 GIVE_UP_S = 600  # a job or two: seconds, or minutes on a busy machine
 
@@ -40,6 +40,7 @@ def spark(kafka_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     if shutil.which("java") is None:
         missing("java", "install OpenJDK 17, such as openjdk-17-jre-headless")
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", **OF_PYTHON}
+    remember_names()
     session = (
         SparkSession.builder.master("local[2,4]")
         .config(map=delta_settings({"spark.jars": kafka_jars}))

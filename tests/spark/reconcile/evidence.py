@@ -97,7 +97,8 @@ class Plot:
         """Return all of it; no receipts if there is none."""
 
         def frame(rows: Sequence[tuple[Any, ...]], schema: str) -> DataFrame:
-            return spark.createDataFrame(list(rows), schema)
+            """In one part: each is a task of its own in every query."""
+            return spark.createDataFrame(list(rows), schema).coalesce(1)
 
         came = [(route, name, *of.columns()) for route, name, of in self._of(Came)]
         held = [

@@ -11,12 +11,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyspark
+from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
@@ -40,10 +43,13 @@ SETTINGS = {  # of a session whose queries have ten rows
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",  # compiles each query for ten rows
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # calls Java four times
+    "spark.sql.lightweightPlanChangeValidation": "false",  # of Spark's own rules, after each
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.ui.explainMode": "simple",  # described at length for nobody
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+A_NAME_MEANS = (JavaClass, JavaMember, JavaPackage)  # for good; a static field may change
 AS_WORDS = [f"--spark={name}={value}" for name, value in SETTINGS.items()]  # of a command
 
 
@@ -67,6 +73,25 @@ def main() -> None:
         ARCHIVE.unlink(missing_ok=True)
     else:
         made_for.write_text(fits)
+
+
+def remember_names() -> None:
+    """Let Py4J ask Java once what a name is: a job asks a thousand times.
+
+    Java tries the name as a class of each package that was imported, in each of 300 jars.
+    """
+    for kind in (JVMView, JavaClass, JavaPackage):
+        kind.__getattr__ = _remembering(kind.__getattr__)
+
+
+def _remembering(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    def found(self: Any, name: str) -> Any:
+        meant = look_up(self, name)
+        if isinstance(meant, A_NAME_MEANS):
+            self.__dict__[name] = meant
+        return meant
+
+    return found
 
 
 def load_classes() -> None:
