@@ -14,6 +14,8 @@ from typing import NamedTuple
 from tests.support.checkout import missing
 
 BUILT_WITHIN_S = 500
+# Go compiles sooner where it need not make its programs fast, nor fit for a debugger.
+UNTUNED = ("-gcflags=all=-N -l", "-ldflags=-s -w")
 
 
 def tool(name: str, remedy: str) -> str:
@@ -47,7 +49,7 @@ def go(folder: Path, program: str) -> list[str]:
     source = Path(program)
     binary = folder / "bin" / "-".join(source.with_suffix("").parts)
     compiler = tool("go", "install Go 1.26")
-    _build(folder, compiler, "build", "-o", str(binary), f"./{source.parent}")
+    _build(folder, compiler, "build", *UNTUNED, "-o", str(binary), f"./{source.parent}")
     return [str(binary)]
 
 
