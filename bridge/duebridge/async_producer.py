@@ -14,7 +14,7 @@ from duebridge.errors import ConfigError, StoreError
 from duebridge.producer import OnConflict, Producer, checked_size, keeping, naming_ahead
 from duebridge.receipt import Receipt
 from duebridge.store.batching import Batches
-from duebridge.store.caller import abandoned_if, never, run_while_awaited
+from duebridge.store.caller import abandoned_if, check_awaited, never, run_while_awaited
 
 THREADS = 8  # calls that run at once; further calls wait
 
@@ -41,10 +41,11 @@ class AsyncProducer:
 
     Cancelling a task that awaits a call does not take back what was sent: the envelope may be
     stored, within the five seconds that a request waits for its answer, or once a server that stood
-    still goes on. The call is not sent again after that. Schedule again with the same id, which is
-    harmless. A `StoreError` of the first call may be of opening the producer: then it has no `ids`,
-    and nothing was sent. May be shared by the tasks of one event loop, and used on both sides of a
-    fork.
+    still goes on. Nothing is sent for the call after that. Schedule again with the same id, which
+    is harmless. A `StoreError` of the first call may be of opening the producer: then it has no
+    `ids`, and nothing was sent. May be shared by the tasks of one event loop, and used on both
+    sides of a fork, but fork before its first call or once that was answered: while it opens, a
+    thread of it may hold Python's lock of an import, on which the child would wait for ever.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class AsyncProducer:
         self._producer: Producer | None = None
         self._failure: StoreError | None = None  # of the latest opening
         self._thread_count = threads
+        self._is_closed = False
         self._reset()
 
     def _reset(self) -> None:
@@ -115,7 +117,8 @@ class AsyncProducer:
                 yield receipt
 
     async def close(self) -> None:
-        """Wait for running calls, then close the connection to the store."""
+        """Wait for running calls, then close the connection to the store; a later call raises."""
+        self._is_closed = True
         await asyncio.to_thread(self._shut)
 
     async def __aenter__(self) -> Self:
@@ -127,6 +130,8 @@ class AsyncProducer:
 
     async def _call(self, call: Callable[[Producer], Answer]) -> Answer:
         self._follow_fork()
+        if self._is_closed:  # what was stored before is told by `keeping`, as of any failure
+            raise StoreError("the producer is closed; open another by AsyncProducer.from_config")
         known = self._failure
         return await run_while_awaited(self._threads, lambda: call(self._opened(known)))
 
@@ -155,10 +160,12 @@ class AsyncProducer:
         `known` is the failure that there was when the call was made.
         """
         with self._opening:
+            check_awaited()
             if self._producer is None:
                 if self._failure is not None and self._failure is not known:
                     raise self._failure.about(()) from self._failure
                 self._producer, self._failure = self._open(), None
+            check_awaited()
             return self._producer
 
     def _open(self) -> Producer:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from duebridge import AsyncProducer, Envelope, Producer
-from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
+from duebridge.errors import ConfigError, EnvelopeError, StoreError, StoreUnavailable
 from duebridge.store.routing import shard_number
 from tests.support.network.proxy import Proxy, proxied
 from tests.support.servers import redis_server, wait_until
@@ -101,7 +101,7 @@ def test_many_tasks_share_one_producer_and_its_bounded_threads(config: Path) -> 
     asyncio.run(live())
 
 
-def test_cancelled_task_leaves_a_call_that_had_begun_to_its_end(config: Path) -> None:
+def test_cancel_task_before_its_call_was_sent_stores_nothing(config: Path) -> None:
     async def live() -> None:
         begun, may_go = threading.Event(), threading.Event()
 
@@ -110,19 +110,61 @@ def test_cancelled_task_leaves_a_call_that_had_begun_to_its_end(config: Path) ->
             assert may_go.wait(30)
             yield Envelope.new(b"x", delay="1h", id="a")
 
-        async with AsyncProducer(lambda: Producer.from_config(config)) as producer:
-            real = await producer._call(lambda opened: opened)
+        async with AsyncProducer.from_config(config) as producer:
             task = asyncio.create_task(
                 producer._call(lambda opened: opened.schedule_many("r", slowly()))
             )
             await asyncio.to_thread(begun.wait, 30)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancelled(task)
             may_go.set()
         with Producer.from_config(config) as later:
-            assert later is not real
-            assert later.schedule("r", b"x", delay="1h", id="a").status == "duplicate"
+            assert later.get("r", "a") is None
+
+    asyncio.run(live())
+
+
+def test_cancel_task_that_waits_for_the_opening_runs_no_call(config: Path) -> None:
+    opening, may_open, called = threading.Event(), threading.Event(), threading.Event()
+
+    def open_producer() -> Producer:
+        opening.set()
+        assert may_open.wait(30)
+        return Producer.from_config(config)
+
+    async def live() -> None:
+        producer = AsyncProducer(open_producer)
+        first = asyncio.create_task(producer.get("r", "a"))
+        await asyncio.to_thread(opening.wait, 30)
+        task = asyncio.create_task(producer._call(lambda _: called.set()))
+        await asyncio.sleep(0)  # lets the task hand its call to a thread
+        await cancelled(task)
+        may_open.set()
+        assert await first is None
+        await producer.close()
+        assert not called.is_set()
+
+    asyncio.run(live())
+
+
+def test_close_amid_schedule_many_raises_with_the_receipts_of_what_is_stored(config: Path) -> None:
+    async def live() -> None:
+        producer = AsyncProducer.from_config(config)
+
+        async def closing() -> AsyncIterator[Envelope]:
+            async for envelope in some(1000):  # the first batch
+                yield envelope
+            await producer.close()
+            yield Envelope.new(b"x", delay="1h", id="late")
+
+        with pytest.raises(StoreError, match=r"closed; .*AsyncProducer\.from_config") as failed:
+            await producer.schedule_many("r", closing())
+        stored = [each.id for each in failed.value.receipts if each.status == "accepted"]
+        with Producer.from_config(config) as later:
+            assert stored
+            assert all(later.get("r", each) for each in stored)
+            assert later.get("r", "late") is None
+        with pytest.raises(StoreError, match="closed"):
+            await producer.get("r", "late")
 
     asyncio.run(live())
 

@@ -1,6 +1,6 @@
 """Who makes the calls of a thread: the name that the journal has, and whether anybody still waits.
 
-What nobody waits for is not sent again: it would come behind newer calls of the same caller.
+What nobody waits for is not sent, nor sent again: it would come behind newer calls of its caller.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ def while_awaited(steps: Iterable[Item]) -> Iterator[Item]:
 async def run_while_awaited(threads: Executor, call: Callable[[], Answer]) -> Answer:
     """Run a call in a thread; raises as it does.
 
-    Where the task is cancelled, what is in hand goes on to its end, and nothing is sent again.
+    Where the task is cancelled, what was sent goes on to its end, and nothing is sent after it.
     """
     left = threading.Event()
 

@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError
 
 from duebridge.config.durability import ReplicaWait
 from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
-from duebridge.store.caller import is_abandoned
+from duebridge.store.caller import check_awaited, is_abandoned
 from duebridge.store.server.durability import run_replicated
 from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.opening import Client, open_client
@@ -75,7 +75,7 @@ class Connection:
     ) -> Reply:
         """Run a script; while the store is away, repeat the call for `repeat_for_s`.
 
-        A call that nobody waits for (`store.abandoned`) is not repeated.
+        A call that nobody waits for (`store.caller`) is neither sent nor repeated.
         Raises `StoreUnavailable` (the script may have run), `StoreFull`, `StoreUnfit` and
         `StoreError`; `Indeterminate` where fewer replicas than `wanted` confirmed to the end.
         """
@@ -177,6 +177,7 @@ class Connection:
 
 
 def _repeat(call: Callable[[], Any], repeat_for_s: float) -> Reply:
+    check_awaited()  # a thread, a lock or the route's opening may have held it up
     give_up_at = time.monotonic() + repeat_for_s
     pause_s, repeated = FIRST_PAUSE_S, False
     while True:
