@@ -9,7 +9,7 @@ PINNED := --no-annotate --constraint requirements.lock
 # Where it is set, each of the tests' thousand processes compiles the sources for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down stage test-unit test-long test-release test-k8s tools spark-classes
+.PHONY: help collect demo demo-spark test coverage api lint bench bench-check proof proof-ha fuzz mutants lock supply-chain venv services-up services-down stage test-unit test-long test-release test-k8s tools spark-classes
 
 help:
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -85,8 +85,11 @@ lock: ## resolve the lock file again, and the part of it that each image needs
 supply-chain: venv ## what a release carries, into dist/: wheel, sdist, SBOMs, licences, provenance; vulnerabilities
 	@$(VENV)/python -m deploy.supply $(SUPPLY)
 
+collect: venv # compiles each test once, which else each of the processes that run them would do
+	@$(VENV)/pytest --collect-only -qq > .services/collected.log || { tail -50 .services/collected.log; exit 1; }
+
 stage: # in this order: two at once would ask one package manager
-	@MAKEFLAGS= $(MAKE) --no-print-directory services-up tools spark-classes
+	@MAKEFLAGS= $(MAKE) --no-print-directory services-up tools spark-classes collect
 
 services-up: ## real Redis, RabbitMQ and Kafka on ports of their own
 	@$(SERVICES) up
