@@ -28,6 +28,7 @@ from duebridge.worker.reload import (
     Changes,
     SwapRefused,
     changes_between,
+    check_new_needs,
     fixed_at_start,
     other_shards,
 )
@@ -124,6 +125,7 @@ class IntakeRunner:
         """
         if reasons := fixed_at_start(self._config, config, config.brokers):
             raise SwapRefused(reasons)
+        check_new_needs(self._connection, self._config, config)
         routes = Registry(self._connection, config.store.namespace).routes()
         registered = {name: route.shards for name, route in routes.items()}
         if reasons := other_shards(config, registered):

@@ -14,7 +14,6 @@ from duebridge.store.keys import Shard
 from duebridge.store.registry import Registry
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection
-from duebridge.store.server.fitness import check_fitness
 from duebridge.store.wakeup import WakeListener
 from duebridge.store.wire.poll import Poll
 from duebridge.store.workers import Workers
@@ -28,6 +27,8 @@ from duebridge.worker.reload import (
     Changes,
     SwapRefused,
     changes_between,
+    check_new_needs,
+    check_store,
     fixed_at_start,
     left_behind,
     other_shards,
@@ -60,7 +61,7 @@ class Runner:
         self._config = config
         self._connection = connection
         self._exporter = secrets.token_hex(8) if exports_gauges else ""
-        self._check_fitness(config, REPEAT_FOR_S)
+        check_store(connection, config, REPEAT_FOR_S)
         connection.load_scripts(REPEAT_FOR_S)
         self.lanes = {name: self._lane(name, each) for name, each in publishers.items()}
         self._registry = Registry(connection, config.store.namespace)
@@ -69,11 +70,6 @@ class Runner:
         self.worker = Worker(self.lanes, self.views(), tracing=tracing, node_of=self._node_of)
         self._listener = WakeListener(connection, self._wake_calls())
         self._orphans = Orphans(self.worker, Workers(connection, config.store.namespace))
-
-    def _check_fitness(self, config: Config, repeat_for_s: float = 0.0) -> None:
-        allowed = config.store.allow_unfit
-        for fault in check_fitness(self._connection, allowed, repeat_for_s, config.needs):
-            log.warning("store_unfit", fault=fault)
 
     def _lane(self, name: str, publisher: Publisher) -> Lane:
         settings = self._config.worker
@@ -162,8 +158,7 @@ class Runner:
     def _refuse_unless_swappable(self, config: Config) -> None:
         if reasons := fixed_at_start(self._config, config, self.lanes):
             raise SwapRefused(reasons, may_pass=False)
-        if config.needs != self._config.needs:
-            self._check_fitness(config)
+        check_new_needs(self._connection, self._config, config)
         registered = self._registered()
         holding = self._absent(config, registered)
         if reasons := other_shards(config, registered) + left_behind(holding):

@@ -15,6 +15,8 @@ import structlog
 from duebridge.config.load import load_config_text, read_config_text
 from duebridge.config.models import Config
 from duebridge.errors import BridgeError, ConfigError
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.fitness import check_fitness
 from duebridge.telemetry import metrics
 
 CONFIG_EVERY_S = 1.0
@@ -93,6 +95,25 @@ def left_behind(counts: Mapping[str, int]) -> list[str]:
         f" to leave them there, name it in allow_absent"
         for name, count in sorted(counts.items())
     ]
+
+
+def check_store(connection: Connection, config: Config, repeat_for_s: float = 0.0) -> None:
+    """Check the store for what all durabilities need; log the faults that are allowed by name.
+
+    Raises `StoreUnfit`, and `StoreUnavailable` after `repeat_for_s`.
+    """
+    allowed = config.store.allow_unfit
+    for fault in check_fitness(connection, allowed, repeat_for_s, config.needs):
+        log.warning("store_unfit", fault=fault)
+
+
+def check_new_needs(connection: Connection, old: Config, new: Config) -> None:
+    """Check the store where the durabilities of `new` need something else than those of `old`.
+
+    Raises `StoreUnfit` and `StoreUnavailable`.
+    """
+    if new.needs != old.needs:
+        check_store(connection, new)
 
 
 class Reload:
