@@ -142,7 +142,7 @@ def is_drained(parts: ProcessParts) -> bool:
 
 def swap_both(runner: Runner, intakes: IntakeRunner, config: Config) -> Changes:
     """Apply the routes of another configuration to lanes and intakes, or to none if it raises."""
-    changes = runner.swap(config)
+    changes = runner.swap(config, intakes.prepare)
     intakes.follow(config)
     return changes
 

@@ -61,7 +61,7 @@ class IntakeLoop:
         self._config = self._wanted = config
         self._rules = Rules.of(config, config.intakes[name])
         self._store = store
-        self._letters = letters
+        self.letters = letters
         self._positions = positions
         self._monotonic = monotonic
         self._stepped_at = monotonic()
@@ -198,7 +198,7 @@ class IntakeLoop:
 
     def _send_letters(self, batch: UnsettledBatch) -> None:
         batch.letters = self._positions.unsettled(batch.letters)
-        unsent = self._letters.send(batch.letters)
+        unsent = self.letters.send(batch.letters)
         left = [] if unsent.held is None else unsent.held.left
         batch.kept += [each for refusal in unsent.rejected for each in as_dead_envelopes(refusal)]
         sent, batch.letters = batch.letters, left

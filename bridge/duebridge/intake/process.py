@@ -9,6 +9,7 @@ import structlog
 
 from duebridge.config.broker_access import live_settings, open_publisher, source_plan, using
 from duebridge.config.models import Config
+from duebridge.envelope import Target
 from duebridge.errors import ConfigError
 from duebridge.intake.intake import IntakeLoop
 from duebridge.intake.intake_store import REPEAT_FOR_S, IntakeStore
@@ -75,19 +76,21 @@ class IntakeRunner:
     def _open(self, name: str, stack: ExitStack) -> IntakeLoop:
         config = self._config
         plan = source_plan(config, name)
-        target = plan.dead_letter
-        if target is None:
-            raise ConfigError(f"intakes.{name}.dead_letter: missing key")
-        if target.broker not in self._publishers:
-            publisher = self._publishers[target.broker] = open_publisher(config, target.broker)
-            stack.callback(publisher.close)
+        target = _dead_letter(config, name)
+        publisher = self._publisher(target.broker, stack)
         stored = StorePositions(self._connection, config.store.namespace, name, REPEAT_FOR_S)
         positions = WantedPositions(stored)
         source = self._open_source(plan, positions)
         stack.callback(source.close)
         store = IntakeStore(name, config, self._connection, self._tracing)
-        letters = LetterBox(self._publishers[target.broker], target)
+        letters = LetterBox(publisher, target)
         return IntakeLoop(name, config, source, store, letters, positions)
+
+    def _publisher(self, broker: str, stack: ExitStack) -> Publisher:
+        if broker not in self._publishers:
+            publisher = self._publishers[broker] = open_publisher(self._config, broker)
+            stack.callback(publisher.close)
+        return self._publishers[broker]
 
     def _open_source(self, plan: SourcePlan, positions: WantedPositions) -> Source:
         with using(self._config, plan.broker) as kind:
@@ -112,10 +115,24 @@ class IntakeRunner:
         """The configuration in effect."""
         return self._config
 
+    def prepare(self, config: Config) -> None:
+        """Open the publishers that `follow` will need, so that nothing there fails.
+
+        `config` has the brokers and intakes of the start. Raises `ConfigError`.
+        """
+        for loop in self.loops:
+            self._publisher(_dead_letter(config, loop.name).broker, self._clients)
+
     def follow(self, config: Config) -> None:
-        """Take over the routes of a configuration that the lanes of this process have taken."""
+        """Take over the routes of a configuration that was prepared.
+
+        Refused messages go to its dead-letter targets at once, those of a batch in hand too: the
+        former target may be what holds the batch.
+        """
         self._config = config
         for loop in self.loops:
+            target = _dead_letter(config, loop.name)
+            loop.letters.use(self._publisher(target.broker, self._clients), target)
             loop.swap(config)
 
     def swap(self, config: Config) -> Changes:
@@ -130,6 +147,7 @@ class IntakeRunner:
         registered = {name: route.shards for name, route in routes.items()}
         if reasons := other_shards(config, registered):
             raise SwapRefused(reasons, may_pass=True)
+        self.prepare(config)
         changes = changes_between(self._config, config)
         self.follow(config)
         return changes
@@ -167,6 +185,13 @@ class IntakeRunner:
 
     def _started(self) -> Iterator[threading.Thread]:
         return (thread for thread in self._threads if thread.ident is not None)
+
+
+def _dead_letter(config: Config, name: str) -> Target:
+    target = source_plan(config, name).dead_letter
+    if target is None:
+        raise ConfigError(f"intakes.{name}.dead_letter: missing key")
+    return target
 
 
 def _join(threads: Iterator[threading.Thread], until: float) -> None:

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import structlog
@@ -136,13 +136,15 @@ class Runner:
         """Return all shards that this process currently serves."""
         return [view for views in self._views.values() for view in views]
 
-    def swap(self, config: Config) -> Changes:
+    def swap(self, config: Config, prepare: Callable[[Config], None] = lambda _: None) -> Changes:
         """Apply the routes of another configuration: all of them, or none if it raises.
 
+        `prepare` is called with a configuration that may be applied, before that; it may raise too.
         Workers switch between two turns; batches in flight are settled with their old settings.
         Unchanged routes are not interrupted. Raises `SwapRefused` and `StoreError`.
         """
         self._refuse_unless_swappable(config)
+        prepare(config)
         changes = changes_between(self._config, config)
         reopened = {*changes.added, *changes.changed}
         self._views = {

@@ -1,18 +1,27 @@
 """A reload reaches an intake whole: its needs of the store are checked, its letters go with it."""
 
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from threading import Event
 
 import pytest
 
+from duebridge.cli.worker_process import swap_both
 from duebridge.config.models import Config
+from duebridge.envelope import Target
 from duebridge.errors import StoreUnfit
 from duebridge.intake.process import IntakeRunner
+from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.store.server.connection import open_connection
-from tests.intake.entrance import intake_config
+from duebridge.worker.process import Runner
+from duebridge_connectors.memory import MemoryPublisher, MemoryQueue
+from tests.intake.entrance import intake_config, queued
 from tests.support.redis.redis_node import RedisNode
 
 Started = Callable[[Config], IntakeRunner]
+WITHIN_S = 20.0
+MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "E", "no topic")
 
 
 @pytest.fixture
@@ -45,3 +54,53 @@ def test_swap_of_an_intake_alone_to_a_durability_that_the_server_lacks_is_refuse
     with pytest.raises(StoreUnfit, match="fsync: expected appendonly yes and appendfsync"):
         runner.swap(with_route(config, durability="fsync"))
     assert runner.config is config
+
+
+@pytest.fixture
+def config(redis_url: str) -> Config:
+    """Its brokers publish to publishers of this process, by their names in `publisher`."""
+    namespace = f"test-{secrets.token_hex(6)}"
+    plain = intake_config(namespace, redis_url).model_dump(mode="json", exclude_unset=True)
+    for name in plain["brokers"]:
+        plain["brokers"][name] = {"type": "memory", "options": {"name": f"{namespace}-{name}"}}
+    return Config.model_validate(plain)
+
+
+def publisher(config: Config, broker: str) -> MemoryPublisher:
+    return MemoryPublisher.named(f"{config.store.namespace}-{broker}")
+
+
+def swap_alone(runner: IntakeRunner, new: Config) -> None:
+    runner.swap(new)
+
+
+def swap_beside_lanes(runner: IntakeRunner, new: Config) -> None:
+    with closing(open_connection(str(new.store.url))) as connection:
+        lanes = {name: publisher(new, name) for name in new.brokers}
+        swap_both(Runner(runner.config, connection, lanes), runner, new)
+
+
+@pytest.mark.parametrize("swap", [swap_alone, swap_beside_lanes])
+@pytest.mark.parametrize("broker", ["box", "other"])
+def test_reload_of_an_inherited_dead_letter_frees_the_batch_that_the_former_held(
+    started: Started, config: Config, broker: str, swap: Callable[[IntakeRunner, Config], None]
+) -> None:
+    tried = Event()
+
+    def miss(delivery: Delivery) -> Outcome | None:
+        if delivery.target.topic != "dead":
+            return None
+        tried.set()
+        return MISSING
+
+    publisher(config, "box").script(miss)
+    queue = MemoryQueue.named(f"q-{config.store.namespace}")
+    queue.put(queued("bad", x_delay="soon"), queued("good", x_delay=5_000))
+    runner = started(config)
+    assert tried.wait(WITHIN_S)
+
+    mended = Target(broker, topic="mended")
+    swap(runner, with_route(config, dead_letter=mended))
+
+    assert queue.all_are_settled(2, WITHIN_S)
+    assert [each.target for each in publisher(config, broker).delivered] == [mended]
