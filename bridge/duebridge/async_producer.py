@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from pathlib import Path
@@ -112,7 +112,8 @@ class AsyncProducer:
         cut: Batches[Envelope] = Batches(checked_size)
         async for batch in self._batches(cut, envelopes):
             with naming_ahead(cut):
-                receipts = await self._call(partial(schedule, envelopes=batch))
+                ids = [each.id for each in batch]
+                receipts = await self._call(partial(schedule, envelopes=batch), ids)
             for receipt in receipts:
                 yield receipt
 
@@ -128,10 +129,12 @@ class AsyncProducer:
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
 
-    async def _call(self, call: Callable[[Producer], Answer]) -> Answer:
+    async def _call(self, call: Callable[[Producer], Answer], ids: Sequence[str] = ()) -> Answer:
+        """Run a call that schedules `ids` in a thread."""
         self._follow_fork()
-        if self._is_closed:  # what was stored before is told by `keeping`, as of any failure
-            raise StoreError("the producer is closed; open another by AsyncProducer.from_config")
+        if self._is_closed:
+            said = "the producer is closed; open another by AsyncProducer.from_config"
+            raise StoreError(said, ids)
         known = self._failure
         return await run_while_awaited(self._threads, lambda: call(self._opened(known)))
 
@@ -151,7 +154,11 @@ class AsyncProducer:
                 yield batch
             return
         left = cut.of(envelopes)
-        while batch := await self._call(lambda _: next(left, [])):
+        while True:
+            with naming_ahead(cut):
+                batch = await self._call(lambda _: next(left, []))
+            if not batch:
+                return
             yield batch
 
     def _opened(self, known: StoreError | None) -> Producer:

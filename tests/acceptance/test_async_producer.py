@@ -158,6 +158,7 @@ def test_close_amid_schedule_many_raises_with_the_receipts_of_what_is_stored(con
 
         with pytest.raises(StoreError, match=r"closed; .*AsyncProducer\.from_config") as failed:
             await producer.schedule_many("r", closing())
+        assert failed.value.ids[-1] == "late"
         stored = [each.id for each in failed.value.receipts if each.status == "accepted"]
         with Producer.from_config(config) as later:
             assert stored
