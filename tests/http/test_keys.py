@@ -86,6 +86,16 @@ def test_key_of_what_was_cancelled_while_cold_answers_as_at_first_and_revives_no
         assert served.stored("small") == {}
 
 
+@pytest.mark.parametrize("first", ["k-content", None])
+def test_key_is_no_part_of_the_content(client: httpx.Client, first: str | None) -> None:
+    """Whoever repeats a request without its key, or adds one, means the same envelope."""
+    whole = {"id": f"same-{first}", "body": "x", "delay": "15m"}
+    keys: list[str | None] = [first, None if first else "k-later"]
+    headers = [{"Idempotency-Key": key} if key else {} for key in keys]
+    answers = [client.post(ORDERS, json=whole, headers=each) for each in headers]
+    assert [each.json()["status"] for each in answers] == ["accepted", "duplicate"]
+
+
 def test_key_of_another_token_is_another_key(served: Served, client: httpx.Client) -> None:
     with served.client("shop") as shop:
         assert post(client, "k-two").json()["id"] != post(shop, "k-two").json()["id"]

@@ -55,6 +55,19 @@ def test_take_in_other_content_under_an_id_is_stored_beside_it(entrance: Entranc
     assert entrance.letters() == []
 
 
+def test_take_in_again_by_another_remember_stores_nothing_more(opened: Opened) -> None:
+    entrance = opened(remember="7m")
+    entrance.take(queued("m", x_delay=60_000))
+    (entry,) = (store.get("m") for store in entrance.route().shards if store.get("m"))
+    assert entry is not None
+    assert entry.record is not None
+    assert entry.record.remember_ms == 420_000
+    longer = entrance.config.intakes["in"].model_copy(update={"remember": 3_600_000})
+    entrance.start_again(entrance.config.model_copy(update={"intakes": {"in": longer}}))
+    entrance.take(queued("m", x_delay=60_000))
+    assert entrance.ids() == ["m"]
+
+
 def test_take_in_without_id_stores_each(entrance: Entrance) -> None:
     entrance.take(queued("", x_delay=5000), queued("", x_delay=5000))
 

@@ -28,11 +28,12 @@ class Waiting(NamedTuple):
 
 
 class BatchKey(NamedTuple):
-    """The options that envelopes of one store call share; see `DelayStore.schedule`."""
+    """The options that envelopes of one store call share; see `RouteScheduler.schedule`."""
 
     token: Token
     route: str
     mode: ScheduleMode = "refuse"
+    least_ms: int = 0
 
 
 class ScheduleBatcher:
@@ -109,7 +110,7 @@ async def schedule_batch(
 
     def call() -> list[Receipt]:
         scheduler = site.scheduler(key.route)
-        return scheduler.schedule(batch, mode=key.mode)
+        return scheduler.schedule(batch, mode=key.mode, least_ms=key.least_ms)
 
     return await site.run(call, key.token, has_left)
 

@@ -34,19 +34,22 @@ def store_alternates(
     places: Sequence[LogPosition | None],
     primary_ids: Sequence[str],
     mode: ScheduleMode,
+    least_ms: int,
 ) -> list[Receipt]:
     """Store rows under their alternate ids; under a second one where that belongs to other content.
 
     An envelope that replaced a queue's message may have its alternate id.
     """
-    receipts = scheduler.schedule(rows, mode=mode, places=places, primary_ids=primary_ids)
+    receipts = scheduler.schedule(
+        rows, mode=mode, places=places, primary_ids=primary_ids, least_ms=least_ms
+    )
     taken = [n for n, of in enumerate(receipts) if primary_ids[n] and of.status == "conflict"]
     if taken:
         shards = len(scheduler.store.shards)
         again = [replace(rows[n], id=unused_id(rows[n].id, AGAIN, shards)) for n in taken]
         their_places = [places[n] for n in taken] if places else ()
         keys = [primary_ids[n] for n in taken]
-        others = store_alternates(scheduler, again, their_places, keys, mode)
+        others = store_alternates(scheduler, again, their_places, keys, mode, least_ms)
         for n, receipt in zip(taken, others, strict=True):
             receipts[n] = receipt
     return receipts

@@ -96,6 +96,7 @@ class IntakeStore:
         self._connection = connection
         self._is_replacing = settings.on_conflict == "replace"
         self._reading = _reading(settings)
+        self._remember_ms = settings.remember
         self._tracing = tracing
         self._limits: dict[str, RouteLimits] = {}
         self._schedulers: dict[str, RouteScheduler] = {}
@@ -153,7 +154,12 @@ class IntakeStore:
         if name not in self._limits:
             self._limits[name] = RouteLimits.of(self._config, find_route(self._config, name))
         refusals = {n: each.text for n, each in enumerate(run) if isinstance(each, RefusedMessage)}
-        return prepare_batch(self._limits[name], [self._envelope(each) for each in run], refusals)
+        given, least_ms = [self._envelope(each) for each in run], self._least_ms(self._places(run))
+        return prepare_batch(self._limits[name], given, refusals, least_ms=least_ms)
+
+    def _least_ms(self, places: Sequence[LogPosition | None]) -> int:
+        """Return how long ids are remembered: a place in a log tells of redelivery without that."""
+        return 0 if places and all(places) else self._remember_ms
 
     def _schedule(self, call: ScheduleCall, is_repeated: bool) -> list[RefusedMessage]:
         run = call.run
@@ -211,7 +217,8 @@ class IntakeStore:
         # A redelivered message revives no ended envelope, even where the id is a key.
         may_reopen = self._is_replacing and not (places or is_repeated)
         mode: ScheduleMode = "reopen" if may_reopen else "refuse"
-        receipts = store_alternates(scheduler, alternates, places, primary_ids, mode)
+        least_ms = self._least_ms(places)
+        receipts = store_alternates(scheduler, alternates, places, primary_ids, mode, least_ms)
         self._count(receipts)
         return [
             _refusal(each, of.error or f"id: expected a free one; {of.id!r} has other content")

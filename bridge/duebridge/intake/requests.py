@@ -84,7 +84,6 @@ class Rules(msgspec.Struct, frozen=True):
     routes: Mapping[str, Route]
     to: Literal["route", "origin", "declared"]
     is_replacing: bool
-    remember_ms: int
     named_target: Callable[[str], Target]
 
     @classmethod
@@ -97,7 +96,6 @@ class Rules(msgspec.Struct, frozen=True):
             routes=config.routes,
             to=intake.to,
             is_replacing=intake.on_conflict == "replace",
-            remember_ms=intake.remember,
             named_target=lru_cache(1024)(lambda name: kind.named_target(broker, name)),
         )
 
@@ -178,7 +176,6 @@ def _envelope(
         key=_key(controls[KEY]) if KEY in controls else arrival.key,
         headers=headers,
         properties=arrival.properties or _NO_PROPERTIES,
-        remember_ms=max(rules.remember_ms, route.remember) if arrival.place is None else None,
         target=_target(rules, route, arrival, reading),
     )
 

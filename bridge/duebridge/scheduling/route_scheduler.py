@@ -38,11 +38,16 @@ class PreparedBatch(NamedTuple):
 
 
 def prepare_batch(
-    limits: RouteLimits, envelopes: Sequence[Envelope], refusals: Mapping[int, str] = NONE
+    limits: RouteLimits,
+    envelopes: Sequence[Envelope],
+    refusals: Mapping[int, str] = NONE,
+    *,
+    least_ms: int = 0,
 ) -> PreparedBatch:
     """Check and pack envelopes of a route; asks no store.
 
-    `refusals` are errors of envelopes that the caller refuses, by number.
+    `refusals` are errors of envelopes that the caller refuses, by number. Ids are remembered for
+    `least_ms` at least, which is no part of their content.
     """
     route = limits.route
     whole = [with_whole_target(envelope, route) for envelope in envelopes]
@@ -53,7 +58,7 @@ def prepare_batch(
             if number in refusals:
                 raise EnvelopeError(refusals[number])
             limits.check(envelope)
-            rows.append(pack_row(envelope, route.remember))
+            rows.append(pack_row(envelope, route.remember, least_ms))
         except EnvelopeError as error:
             rows.append(refused_row(envelope.id))
             refused[number] = _refused(route, envelope, str(error))
@@ -93,15 +98,16 @@ class RouteScheduler:
         mode: ScheduleMode = "refuse",
         places: Sequence[LogPosition | None] = (),
         primary_ids: Sequence[str] = (),
+        least_ms: int = 0,
     ) -> list[Receipt]:
         """Check a batch, store it shard by shard, and return its receipts in order.
 
         `places` are the messages' log positions, one per envelope, or none at all: a message at or
         before a position that its shard has stored is a `duplicate`. `mode` and `primary_ids` are
-        `DelayStore.schedule`'s.
+        `DelayStore.schedule`'s, `least_ms` is `prepare_batch`'s.
         Raises `StoreError`, with the ids without an answer and the receipts of the others.
         """
-        prepared = prepare_batch(self._limits, batch)
+        prepared = prepare_batch(self._limits, batch, least_ms=least_ms)
         return self.store_batch(prepared, mode=mode, places=places, primary_ids=primary_ids)
 
     def store_batch(

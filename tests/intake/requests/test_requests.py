@@ -103,11 +103,6 @@ def test_read_key_that_is_no_text_is_hashed_where_it_replaces() -> None:
     assert len(ids) == 5
 
 
-def test_read_message_without_place_is_remembered() -> None:
-    assert scheduled(queued(), remember="7m").envelope.remember_ms == 420_000
-    assert scheduled(placed(1), remember="7m").envelope.remember_ms is None
-
-
 # --- route and target ---
 
 

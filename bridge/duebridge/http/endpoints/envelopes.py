@@ -29,7 +29,6 @@ from duebridge.ports.discovery import broker_type
 from duebridge.receipt import Known, Receipt
 from duebridge.scheduling.route_scheduler import due_fault
 from duebridge.store.wire.replies import RescheduleReply
-from duebridge.store.wire.transitions import ScheduleMode
 
 POSTED = {"accepted": 201, "replaced": 201, "duplicate": 200, "refused": 422}  # the others: 409
 CHANGED = {"cancelled": 200, "rescheduled": 200, "recorded": 202, "unknown": 404}  # the others: 409
@@ -66,14 +65,14 @@ async def post(call: AuthorizedCall) -> Response:
     if replace and key is not None:
         detail = f"{keys.HEADER}: expected on_conflict=refuse beside it; got replace"
         raise ProblemError(400, "Bad request", detail)
-    usual: ScheduleMode = "replace" if replace else "refuse"
-    batch_key = BatchKey(call.token, call.route, usual if key is None else "hold")
+    if key is None:
+        batch_key = BatchKey(call.token, call.route, "replace" if replace else "refuse")
+    else:  # known for a day after its end, at least
+        batch_key = BatchKey(call.token, call.route, "hold", keys.KEPT_MS)
     if media_type(call.request) in LINES and not cloud_events.is_binary(call.request):
         return Lines(call, batch_key, key)
     usual_id = None if key is None else keys.made_id(call.token, key, 1)
     envelope = await _read_envelope(call, usual_id)
-    if key is not None:
-        envelope = keys.remembered(envelope, call.site.config.routes[call.route])
     receipt = await call.batcher.schedule(batch_key, envelope, call.has_left)
     return _posted(call, envelope, receipt, is_made=envelope.id == usual_id)
 

@@ -10,8 +10,6 @@ from hashlib import blake2b
 import msgspec
 from starlette.requests import Request
 
-from duebridge.config.models import Route
-from duebridge.envelope import Envelope
 from duebridge.errors import shown
 from duebridge.http.problems import ProblemError
 from duebridge.http.tokens import Token
@@ -48,12 +46,6 @@ def call_id(token: Token, key: str | None, *what: str) -> CallId | None:
     if key is None:
         return None
     return CallId(_digest(CALL_ID_BYTES, token.name, key, *what), KEPT_MS)
-
-
-def remembered(envelope: Envelope, route: Route) -> Envelope:
-    """Return the envelope of a request with a key: known for a day after its end, at least."""
-    usual_ms = route.remember if envelope.remember_ms is None else envelope.remember_ms
-    return msgspec.structs.replace(envelope, remember_ms=max(usual_ms, KEPT_MS))
 
 
 def is_replayed(receipt: Receipt) -> bool:

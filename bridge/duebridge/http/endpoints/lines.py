@@ -77,7 +77,6 @@ class Lines(Response):
         self._call = call
         self._batch_key = batch_key
         self._key = key
-        self._route = call.site.config.routes[call.route]
         self._most = most_bytes(call.site.config, call.route)
         self._is_started = False
         self._failed = ""  # why the store did not take a batch: nothing more is tried
@@ -130,8 +129,6 @@ class Lines(Response):
             envelope = parse_line(text, made)
         except EnvelopeError as error:
             return NumberedLine(number, self._refused(f"line {number}: {error}"))
-        if self._key is not None:
-            envelope = keys.remembered(envelope, self._route)
         return NumberedLine(number, envelope, envelope.id == made)
 
     async def _answered(self, batch: list[NumberedLine]) -> list[AnyReceipt]:
