@@ -62,6 +62,8 @@ def of_structured(body: bytes, kind: BrokerType) -> Envelope:
     found = {name: _attribute(name, value) for name, value in set_.items()}
     media = found.setdefault("datacontenttype", JSON)
     if data_base64 is not None:
+        if data is not None and bytes(data) != NULL:
+            raise EnvelopeError("data, data_base64: expected at most one of the two; got both")
         return _envelope(found, _decoded(data_base64), kind)
     return _envelope(found, b"" if data is None else _data(bytes(data), media), kind)
 
@@ -110,8 +112,10 @@ def _envelope(found: Mapping[str, str], body: bytes, kind: BrokerType) -> Envelo
         delay=delay,
         at=None if at is None else parse_at(at, "deliverat"),
         key=found.get("partitionkey") if kind.has_keys else None,
-        headers=[
-            (kind.event_prefix + name, found[name]) for name in found if name not in NOT_HEADERS
+        headers=[  # sorted: their order says nothing, and a repeated event may have another
+            (kind.event_prefix + name, found[name])
+            for name in sorted(found)
+            if name not in NOT_HEADERS
         ],
         content_type=found.get("datacontenttype"),
     )
