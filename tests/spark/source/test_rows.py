@@ -46,6 +46,10 @@ WRONG = [
     ("id string, delay bigint", "delay: expected STRING (as 15m)"),
     ("id string, delay string, headers array<string>", "headers: expected MAP<STRING"),
     (
+        "id string, delay string, headers array<struct<value: string, name: string>>",
+        "headers: expected MAP<STRING",
+    ),
+    (
         "id string, delay string, target struct<topic:string>",
         "target: expected STRUCT of STRINGs, b",
     ),

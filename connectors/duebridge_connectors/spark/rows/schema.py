@@ -172,8 +172,8 @@ def _is_headers(kind: DataType) -> bool:
     if isinstance(kind, T.MapType):
         name, value = kind.keyType, kind.valueType
     elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, StructType):
-        if len(kind.elementType.fields) != 2:
-            return False
+        if len(kind.elementType.fields) != 2 or kind.elementType.fieldNames()[0] == "value":
+            return False  # they are taken by position
         name, value = (field.dataType for field in kind.elementType.fields)
     else:
         return False

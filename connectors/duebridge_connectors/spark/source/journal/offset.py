@@ -162,11 +162,14 @@ def named_shard(namespace: str, name: str) -> Shard:
 
 
 def _shares(waiting: Mapping[Shard, int], most: int) -> dict[Shard, int]:
-    """Divide a limit equally among shards; the unused part of a share goes to the others."""
+    """Divide a limit equally among shards; the unused part of a share goes to the others.
+
+    Rounded down, so that of a limit below their number the longest queues get something.
+    """
     shares: dict[Shard, int] = {}
     left = most
     for rank, (shard, count) in enumerate(sorted(waiting.items(), key=itemgetter(1))):
-        shares[shard] = min(count, -(-left // (len(waiting) - rank)))
+        shares[shard] = min(count, left // (len(waiting) - rank))
         left -= shares[shard]
     return shares
 
