@@ -366,6 +366,21 @@ def test_change_of_what_may_be_cold_is_recorded(tmp_path: Path, store_url: str) 
     assert (ended.status_code, ended.json()["status"]) == (202, "recorded")
 
 
+def test_get_where_the_cold_tier_cannot_be_read_says_so(tmp_path: Path, store_url: str) -> None:
+    """It may be there: 404 would be false, and 500 is nobody's to mend."""
+    log = tmp_path / "route=small" / "_commits"
+    log.mkdir(parents=True)
+    (log / f"{1:020}.json").write_text("damaged")
+    small = {**CONFIG["routes"]["small"], "cold_tier": {"path": str(tmp_path), "horizon": "2h"}}
+    config = {**CONFIG, "routes": {"small": small}}
+    with serving(tmp_path / "cold", store_url, config) as served, served.client() as client:
+        post(client, "/v1/routes/small/envelopes", id="warm")
+        found = problem(client.get("/v1/routes/small/envelopes/unknown"), 503)
+        assert client.get("/v1/routes/small/envelopes/warm").status_code == 200
+    assert found["title"] == "The cold tier cannot be read"
+    assert str(log) in found["detail"]
+
+
 def test_log_has_neither_ids_nor_bodies_nor_secrets(served: Served, client: httpx.Client) -> None:
     post(client, id="canary-id", body="canary-body")
     client.get(f"{ORDERS}/canary-id?x=canary-query")

@@ -81,7 +81,10 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
 
 
 async def _refuse(_: Request, error: Exception) -> Response:
-    return refusal_of(error).response()
+    refusal = refusal_of(error)
+    if refusal.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        log_defect(error)
+    return refusal.response()
 
 
 async def _fail(_: Request, error: Exception) -> Response:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from duebridge.cold_rows import ColdRows
 from duebridge.envelope import JSON, Envelope, checked_id, due_instant
-from duebridge.errors import EnvelopeError, StoreUnavailable
+from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.http.batcher import BatchKey
 from duebridge.http.bodies import (
     MERGE_PATCH,
@@ -156,7 +156,10 @@ async def get(call: AuthorizedCall) -> Response:
         route = call.site.config.routes[call.route]
         if route.cold_tier is None:
             return None
-        return ColdRows(call.site.config, call.site.connection, route).get(id_)
+        try:
+            return ColdRows(call.site.config, call.site.connection, route).get(id_)
+        except ConfigError as error:  # its package or its files are missing here
+            raise ProblemError(503, "The cold tier cannot be read", str(error)) from error
 
     known = await call.site.run(look)
     if known is None:
