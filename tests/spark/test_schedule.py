@@ -30,6 +30,16 @@ def orders(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize(
+    "more", ["expires_at", "generation", "blob", "REMEMBER_MS", "content_hash"]
+)
+def test_select_of_an_input_with_a_name_of_packed_rows_leaves_it_out(
+    spark: SparkSession, more: str
+) -> None:
+    frame = spark.sql(f"select 'a' as id, 'x' as body, '1h' as delay, 7 as {more}")
+    assert select_columns(frame, {}).columns == ["id", "body", "delay"]
+
+
 def test_choose_columns_makes_keeps_and_leaves_out(spark: SparkSession) -> None:
     rows = [("7", "k", "Rome"), ("8", "q", "Oslo")]
     frame = spark.createDataFrame(rows, "number string, key string, city string")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.transaction import AddAction
 
 from duebridge_connectors.spark.filesystem import remove_empty_folder
 from duebridge_connectors.spark.jobs.tidy import tidy
@@ -39,6 +40,32 @@ def test_tidy_of_partitions_with_escaped_values_merges_each_and_changes_no_row(
     assert (done.merged_files, done.into_files) == (2 * len(values), len(values))
     assert done.removed_files == 2 * len(values)
     assert by_each_reader(root) == before
+
+
+def test_tidy_of_partitions_that_share_a_directory_merges_each_and_changes_no_row(
+    tmp_path: Path,
+) -> None:
+    """Their values are in Delta's log; that its folders have them too is a habit of writers."""
+    days = ["d1", "d2", None, "d1", "d2", None]
+    write_deltalake(
+        tmp_path, pa.table({"number": ["first"], "part": ["d0"]}), partition_by=["part"]
+    )
+    table, added = DeltaTable(tmp_path), []
+    (tmp_path / "x1").mkdir()
+    for number, day in enumerate(days):
+        path = tmp_path / "x1" / f"{number}.parquet"
+        pq.write_table(pa.table({"number": [f"{number}"]}), path)
+        size, name = path.stat().st_size, f"x1/{path.name}"
+        added.append(AddAction(name, size, {"part": day}, 1, True, '{"numRecords": 1}'))
+    table.create_write_transaction(added, "append", table.schema(), ["part"])
+
+    def rows() -> list[str]:  # polars takes the values from folders alone
+        return sorted(map(str, DeltaTable(tmp_path).to_pyarrow_table().to_pylist()))
+
+    before = rows()
+    done = tidy(str(tmp_path), 0)
+    assert (done.merged_files, done.into_files) == (6, 3)
+    assert rows() == before
 
 
 def test_tidy_of_instants_as_spark_writes_them_changes_none(tmp_path: Path) -> None:

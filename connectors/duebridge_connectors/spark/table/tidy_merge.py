@@ -49,8 +49,14 @@ class SmallFile(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """The directory of its partition."""
+        """The directory that it is in."""
         return self.path.rpartition("/")[0]
+
+    @property
+    def partition(self) -> tuple[str, list[tuple[str, bool, str]]]:
+        """Its directory and values: other writers may put several partitions in one directory."""
+        values = sorted(self.values.items())
+        return self.folder, [(name, value is None, value or "") for name, value in values]
 
 
 def merge_small_files(root: FileLocation | str) -> tuple[int, int]:
@@ -107,7 +113,9 @@ def _logged(value: Any) -> str:
 
 def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
     """Yield files of one partition that are a file of a good size together."""
-    for _, partition in groupby(sorted(files, key=attrgetter("folder")), attrgetter("folder")):
+    for _, partition in groupby(
+        sorted(files, key=attrgetter("partition")), attrgetter("partition")
+    ):
         group: list[SmallFile] = []
         for file in partition:
             if sum(each.size_bytes for each in group) + file.size_bytes > FILE_BYTES:

@@ -21,7 +21,8 @@ def select_columns(
     """Return the rows that meet `where`, with the columns that the writer accepts.
 
     `expressions` are SQL over the input's columns, by the writer's names. Columns of the input that
-    have such a name in any case, or are in `keep`, are passed on; all others are dropped.
+    have such a name in any case, or are in `keep`, are passed on; all others are dropped. The names
+    of packed rows count where all of them are there and no body is.
     """
     rows = frame if where is None else frame.where(where)
     names = _accepted_names(frame.columns, keep)
@@ -34,7 +35,10 @@ def select_columns(
 
 def _accepted_names(columns: Sequence[str], keep: tuple[str, ...]) -> dict[str, str]:
     """Return the writer's name of each column that has one; the exact name goes before others."""
-    known = {name.lower(): name for name in (*GIVEN_COLUMNS, *PACKED_COLUMNS, *keep)}
+    lowered = {column.lower() for column in columns}
+    is_cold = lowered >= PACKED_COLUMNS.keys() and "body" not in lowered
+    accepted = PACKED_COLUMNS if is_cold else GIVEN_COLUMNS
+    known = {name.lower(): name for name in (*accepted, *keep)}
     found = {column: known.get(column.lower()) for column in columns}
     return {
         column: name
