@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from duebridge.config.models import Config
-from duebridge.envelope import Envelope, Instant
+from duebridge.envelope import Envelope, Instant, Target
 from duebridge.errors import EnvelopeError
 from duebridge.ports import discovery
 from duebridge.scheduling.limits import MAX_HEADER_BYTES, MAX_HEADERS, EndBroker, RouteLimits
 from duebridge.store.wire.packed_row import PackedRow, pack_row
+from duebridge.store.wire.record import pack
 from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.rows import arrow
 from duebridge_connectors.spark.rows.packing import Packer
@@ -276,7 +277,7 @@ COLD_ROW = {
     "remember_ms": 7_000,
     "content_hash": b"8 bytes:",
     "generation": 9,
-    "blob": b"\0\x90",
+    "blob": b"\0\x91\xc4\x01x",  # the body x
 }
 
 
@@ -295,6 +296,28 @@ def test_pack_of_a_damaged_cold_row_refuses_it_and_takes_the_others(damage: dict
     batch = pa.RecordBatch.from_pylist([COLD_ROW, COLD_ROW | damage])
     batch = batch.set_column(0, "id", batch["id"].view(pa.string()))
     packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
-    expected = PackedRow.new("a", Instant(5_000, False), None, 7_000, b"8 bytes:\0\x90", 9)
+    expected = PackedRow.new(
+        "a", Instant(5_000, False), None, 7_000, b"8 bytes:" + COLD_ROW["blob"], 9
+    )
     assert packing.rows == [expected, None]
     assert "expected a hash of 8 bytes" in packing.refusals[1]
+
+
+def test_pack_of_packed_rows_beyond_the_limits_refuses_them_unless_they_are_trusted() -> None:
+    """They may be another route's; hydrate's were accepted once."""
+    given = [
+        Envelope.new(b"x", id="good", delay="1h"),
+        Envelope.new(b"x" * 300_000, id="large", delay="1h"),
+        Envelope.new(b"x", id="astray", delay="1h", target=Target("memory", topic="private")),
+    ]
+    blobs = [pack(each).blob for each in given] + [b"\0damaged"]
+    rows = [COLD_ROW | {"id": str(n), "blob": blob} for n, blob in enumerate(blobs)]
+    batch = pa.RecordBatch.from_pylist(rows)
+    packing = Packer(limits("memory"), HORIZON_MS).pack(batch)
+    assert [row is not None for row in packing.rows] == [True, False, False, False]
+    said = ["body: expected at most", "target: expected one", "blob of 8 bytes"]
+    assert [
+        text[: len(start)] for text, start in zip(packing.refusals.values(), said, strict=True)
+    ] == said
+    trusted = Packer(limits("memory"), HORIZON_MS, trusts_packed=True).pack(batch)
+    assert None not in trusted.rows

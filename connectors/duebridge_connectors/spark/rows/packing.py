@@ -11,7 +11,7 @@ two refuse rows.
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,10 +26,9 @@ from duebridge.scheduling.limits import (
     with_whole_target,
 )
 from duebridge.store.wire.packed_row import PackedRow, pack_row
-from duebridge.store.wire.record import HASH_BYTES
-from duebridge.values import is_utf8
 from duebridge_connectors.spark.rows import arrow
 from duebridge_connectors.spark.rows.ids import derive_id, identifying_values
+from duebridge_connectors.spark.rows.repacking import PackedBatch, repacked
 from duebridge_connectors.spark.rows.schema import PROPERTIES, is_packed
 
 MAX_ID_BYTES = 255
@@ -38,21 +37,23 @@ _SELDOM = ("max_attempts", "remember", "target", *PROPERTIES)
 _DOUBTFUL = Instant(-1, relative=False)  # an expiry that needs the full path
 
 
-class PackedBatch(NamedTuple):
-    """Rows by index; a refused row is None and has a reason."""
-
-    rows: list[PackedRow | None]
-    refusals: dict[int, str]
-
-
 class Packer:
     """Packs batches for one route. Not thread-safe."""
 
     def __init__(
-        self, limits: RouteLimits, horizon_ms: int, id_columns: tuple[str, ...] = ()
+        self,
+        limits: RouteLimits,
+        horizon_ms: int,
+        id_columns: tuple[str, ...] = (),
+        *,
+        trusts_packed: bool = False,
     ) -> None:
-        """Remember ids at least `horizon_ms` after their envelope's end."""
+        """Remember ids at least `horizon_ms` after their envelope's end.
+
+        `trusts_packed`: packed rows are not checked, as hydrate's, which the route accepted once.
+        """
         self._limits = limits
+        self._trusts_packed = trusts_packed
         route = self._route = limits.route
         self._horizon_ms = max(horizon_ms, route.remember)
         self._id_columns = id_columns
@@ -62,7 +63,7 @@ class Packer:
     def pack(self, batch: pa.RecordBatch) -> PackedBatch:
         """Return every row packed, or the reason for its refusal."""
         if is_packed(batch.schema.names):
-            return _repacked(batch, self._horizon_ms)
+            return repacked(batch, self._horizon_ms, None if self._trusts_packed else self._limits)
         refusals: dict[int, str] = {}
         ids = self._ids(batch, refusals)
         rows: list[PackedRow | None] = list(self._pack_plain(batch, ids))
@@ -245,36 +246,3 @@ def _relative(given: str | timedelta) -> Instant | None:
 
 def _with_column_names(text: str) -> str:
     return text.replace("at:", "due_at:", 1) if text.startswith(("at:", "delay, at:")) else text
-
-
-def _instant_ms(epoch_ms: int) -> Instant:
-    return Instant(max(epoch_ms, 0), relative=False)
-
-
-def _repacked(batch: pa.RecordBatch, horizon_ms: int) -> PackedBatch:
-    """Return rows of the cold tier, already packed, unchanged."""
-    columns = zip(
-        arrow.values(batch, "id"),
-        arrow.instants_ms(batch, "due_at"),
-        arrow.instants_ms(batch, "expires_at"),
-        arrow.values(batch, "remember_ms"),
-        arrow.values(batch, "content_hash"),
-        arrow.values(batch, "generation"),
-        arrow.values(batch, "blob"),
-        strict=True,
-    )
-    rows: list[PackedRow | None] = []
-    refusals: dict[int, str] = {}
-    for index, (name, due, expires, remember_ms, content_hash, generation, blob) in enumerate(
-        columns
-    ):
-        is_whole = None not in (name, due, content_hash, generation) and blob and is_utf8(name)
-        if not is_whole or len(content_hash) != HASH_BYTES or generation < 0:
-            rows.append(None)
-            what = f"a hash of {HASH_BYTES} bytes, a blob, and a generation of 0 or more"
-            refusals[index] = f"expected {what}, an id of UTF-8, and null only in expires_at"
-            continue
-        least_ms, content = max(remember_ms or 0, horizon_ms), content_hash + blob
-        instants = _instant_ms(due), _instant_ms(expires) if expires else None
-        rows.append(PackedRow.new(name, *instants, least_ms, content, generation))
-    return PackedBatch(rows, refusals)

@@ -28,7 +28,7 @@ from duebridge.store.server.connection import Connection
 from duebridge.store.wire.packed_row import PackedRow
 from duebridge.store.wire.replies import ScheduleAnswer, ScheduleReply
 from duebridge.store.wire.transitions import ScheduleMode
-from duebridge_connectors.spark.rows.packing import PackedBatch
+from duebridge_connectors.spark.rows.repacking import PackedBatch
 from duebridge_connectors.spark.source.planning import WriteJob
 from duebridge_connectors.spark.source.rejects import RejectWriter
 

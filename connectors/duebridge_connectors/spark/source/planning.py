@@ -185,7 +185,12 @@ class WriteJob(msgspec.Struct, frozen=True):
     def packer(self) -> Packer:
         """Return a packer for one task."""
         options = self.options
-        return Packer(self.limits, options.remember, options.id_columns)
+        return Packer(
+            self.limits,
+            options.remember,
+            options.id_columns,
+            trusts_packed=bool(options.cold_lease),
+        )
 
 
 def plan_write(
