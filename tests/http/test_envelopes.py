@@ -375,9 +375,13 @@ def test_get_where_the_cold_tier_cannot_be_read_says_so(tmp_path: Path, store_ur
     config = {**CONFIG, "routes": {"small": small}}
     with serving(tmp_path / "cold", store_url, config) as served, served.client() as client:
         post(client, "/v1/routes/small/envelopes", id="warm")
-        found = problem(client.get("/v1/routes/small/envelopes/unknown"), 503)
+        refused = client.get("/v1/routes/small/envelopes/unknown")
+        found = problem(refused, 503)
         assert client.get("/v1/routes/small/envelopes/warm").status_code == 200
-    assert found["title"] == "The cold tier cannot be read"
+    assert (found["title"], refused.headers["retry-after"]) == (
+        "The cold tier cannot be read",
+        "30",
+    )
     assert str(log) in found["detail"]
 
 

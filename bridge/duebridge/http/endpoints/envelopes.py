@@ -22,7 +22,8 @@ from duebridge.http.bodies import (
 from duebridge.http.endpoints import cloud_events, keys
 from duebridge.http.endpoints.lines import LINES, Lines
 from duebridge.http.operations import AuthorizedCall, answer, query_choice
-from duebridge.http.problems import ProblemError
+from duebridge.http.problems import FULL_AGAIN_S, ProblemError
+from duebridge.http.site import Site
 from duebridge.instants import parse_at
 from duebridge.jsonl import field_fault, parse_line
 from duebridge.ports.discovery import broker_type
@@ -148,23 +149,25 @@ def _why_not(receipt: Receipt) -> str:
 async def get(call: AuthorizedCall) -> Response:
     """Look an envelope up."""
     id_ = _id_of(call)
-
-    def look() -> Known | None:
-        entry = call.site.scheduler(call.route).store.of(id_).get(id_)
-        if entry is not None:
-            return Known.of(call.route, entry)
-        route = call.site.config.routes[call.route]
-        if route.cold_tier is None:
-            return None
-        try:
-            return ColdRows(call.site.config, call.site.connection, route).get(id_)
-        except ConfigError as error:  # its package or its files are missing here
-            raise ProblemError(503, "The cold tier cannot be read", str(error)) from error
-
-    known = await call.site.run(look)
+    known = await call.site.run(lambda: _look(call.site, call.route, id_))
     if known is None:
-        raise ProblemError(404, "Unknown envelope", _UNKNOWN)
+        is_cold = call.site.config.routes[call.route].cold_tier is not None
+        raise ProblemError(404, "Unknown envelope", _UNKNOWN + (_NOT_IN_FILES if is_cold else ""))
     return answer(known)
+
+
+def _look(site: Site, name: str, id_: str) -> Known | None:
+    entry = site.scheduler(name).store.of(id_).get(id_)
+    if entry is not None:
+        return Known.of(name, entry)
+    route = site.config.routes[name]
+    if route.cold_tier is None:
+        return None
+    try:
+        return ColdRows(site.config, site.connection, route).get(id_)
+    except ConfigError as error:  # its package or its files are missing here
+        again = {"Retry-After": str(FULL_AGAIN_S)}
+        raise ProblemError(503, "The cold tier cannot be read", str(error), again) from error
 
 
 async def patch(call: AuthorizedCall) -> Response:
@@ -238,3 +241,4 @@ def _id_of(call: AuthorizedCall) -> str:
 
 
 _UNKNOWN = "id: the store does not know it: delivered, cancelled, or never scheduled"
+_NOT_IN_FILES = "; nor has the cold tier it, as this process sees its path"
