@@ -24,7 +24,7 @@ demo-spark: venv ## a year of flights through Spark: cold tier, one day delivere
 	@$(VENV)/python deploy/demo/spark_demo.py
 
 test: ## lint, and every test on real services
-	@$(MAKE) --no-print-directory -j2 lint stage
+	@$(MAKE) --no-print-directory -j3 lint stage collect
 	$(VENV)/pytest $(PARALLEL) $(TESTS)
 
 test-unit: venv ## the tests that need no service
@@ -89,7 +89,7 @@ collect: venv # compiles each test once, which else each of the processes that r
 	@$(VENV)/pytest --collect-only -qq > .services/collected.log || { tail -50 .services/collected.log; exit 1; }
 
 stage: # in this order: two at once would ask one package manager
-	@MAKEFLAGS= $(MAKE) --no-print-directory services-up tools spark-classes collect
+	@MAKEFLAGS= $(MAKE) --no-print-directory services-up tools spark-classes
 
 services-up: ## real Redis, RabbitMQ and Kafka on ports of their own
 	@$(SERVICES) up
