@@ -378,6 +378,7 @@ def test_get_where_the_cold_tier_cannot_be_read_says_so(tmp_path: Path, store_ur
         refused = client.get("/v1/routes/small/envelopes/unknown")
         found = problem(refused, 503)
         assert client.get("/v1/routes/small/envelopes/warm").status_code == 200
+        assert client.delete("/v1/routes/small/envelopes/warm").status_code == 200
     assert (found["title"], refused.headers["retry-after"]) == (
         "The cold tier cannot be read",
         "30",
