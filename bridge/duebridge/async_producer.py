@@ -112,8 +112,7 @@ class AsyncProducer:
         cut: Batches[Envelope] = Batches(checked_size)
         async for batch in self._batches(cut, envelopes):
             with naming_ahead(cut):
-                ids = [each.id for each in batch]
-                receipts = await self._call(partial(schedule, envelopes=batch), ids)
+                receipts = await self._call(partial(schedule, envelopes=batch), batch)
             for receipt in receipts:
                 yield receipt
 
@@ -129,12 +128,14 @@ class AsyncProducer:
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
 
-    async def _call(self, call: Callable[[Producer], Answer], ids: Sequence[str] = ()) -> Answer:
-        """Run a call that schedules `ids` in a thread."""
+    async def _call(
+        self, call: Callable[[Producer], Answer], batch: Sequence[Envelope] = ()
+    ) -> Answer:
+        """Run a call, which may schedule a batch, in a thread."""
         self._follow_fork()
         if self._is_closed:
             said = "the producer is closed; open another by AsyncProducer.from_config"
-            raise StoreError(said, ids)
+            raise StoreError(said, [each.id for each in batch])
         known = self._failure
         return await run_while_awaited(self._threads, lambda: call(self._opened(known)))
 
@@ -172,7 +173,6 @@ class AsyncProducer:
                 if self._failure is not None and self._failure is not known:
                     raise self._failure.about(()) from self._failure
                 self._producer, self._failure = self._open(), None
-            check_awaited()
             return self._producer
 
     def _open(self) -> Producer:

@@ -1,7 +1,6 @@
 """One envelope over HTTP: each status, hostile ids, and the ways to write a body."""
 
 import base64
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -13,7 +12,7 @@ from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
 from tests.support.desk import burial
 from tests.support.servers import wait_until
-from tests.support.serving import CONFIG, JSON, ORDERS, Served, serving
+from tests.support.serving import JSON, ORDERS, Served
 
 HOSTILE = [
     *("a/b", "a%2Fb", "../../etc/passwd", "ключ 🔑", "?x=1#y", "deliver-now", "a/deliver-now"),
@@ -353,37 +352,6 @@ def test_change_that_comes_too_late_is_refused(
     found = problem(client.request(method, f"{small}/{name}", **given), 409)  # type: ignore[arg-type]
     assert found["answer"] == {"id": name, "route": "small", "status": status}
     assert why in found["detail"]
-
-
-def test_change_of_what_may_be_cold_is_recorded(tmp_path: Path, store_url: str) -> None:
-    small = {**CONFIG["routes"]["small"], "cold_tier": {"path": str(tmp_path), "horizon": "2h"}}
-    config = {**CONFIG, "routes": {"small": small}}
-    with serving(tmp_path / "cold", store_url, config) as served, served.client() as client:
-        path = "/v1/routes/small/envelopes"
-        moved = client.patch(f"{path}/moved", json={"delay": "3h"})
-        ended = client.delete(f"{path}/ended")
-    assert (moved.status_code, moved.json()["status"]) == (202, "recorded")
-    assert (ended.status_code, ended.json()["status"]) == (202, "recorded")
-
-
-def test_get_where_the_cold_tier_cannot_be_read_says_so(tmp_path: Path, store_url: str) -> None:
-    """It may be there: 404 would be false, and 500 is nobody's to mend."""
-    log = tmp_path / "route=small" / "_commits"
-    log.mkdir(parents=True)
-    (log / f"{1:020}.json").write_text("damaged")
-    small = {**CONFIG["routes"]["small"], "cold_tier": {"path": str(tmp_path), "horizon": "2h"}}
-    config = {**CONFIG, "routes": {"small": small}}
-    with serving(tmp_path / "cold", store_url, config) as served, served.client() as client:
-        post(client, "/v1/routes/small/envelopes", id="warm")
-        refused = client.get("/v1/routes/small/envelopes/unknown")
-        found = problem(refused, 503)
-        assert client.get("/v1/routes/small/envelopes/warm").status_code == 200
-        assert client.delete("/v1/routes/small/envelopes/warm").status_code == 200
-    assert (found["title"], refused.headers["retry-after"]) == (
-        "The cold tier cannot be read",
-        "30",
-    )
-    assert str(log) in found["detail"]
 
 
 def test_log_has_neither_ids_nor_bodies_nor_secrets(served: Served, client: httpx.Client) -> None:

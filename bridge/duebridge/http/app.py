@@ -72,7 +72,7 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
             ProblemError: _refuse,
             ClientDisconnect: _nobody,
             HTTPException: _refuse_request,
-            Exception: _fail,
+            Exception: _refuse,
         },
     )
     # Starlette's redirect would go to the Host of the request, by the scheme behind a TLS proxy.
@@ -85,11 +85,6 @@ async def _refuse(_: Request, error: Exception) -> Response:
     if refusal.status == HTTPStatus.INTERNAL_SERVER_ERROR:
         log_defect(error)
     return refusal.response()
-
-
-async def _fail(_: Request, error: Exception) -> Response:
-    log_defect(error)
-    return refusal_of(error).response()
 
 
 async def _nobody(_: Request, __: Exception) -> Response:

@@ -154,12 +154,13 @@ class IntakeStore:
         if name not in self._limits:
             self._limits[name] = RouteLimits.of(self._config, find_route(self._config, name))
         refusals = {n: each.text for n, each in enumerate(run) if isinstance(each, RefusedMessage)}
-        given, least_ms = [self._envelope(each) for each in run], self._least_ms(self._places(run))
-        return prepare_batch(self._limits[name], given, refusals, least_ms=least_ms)
+        envelopes, least_ms = [self._envelope(each) for each in run], self._least_ms(run)
+        return prepare_batch(self._limits[name], envelopes, refusals, least_ms=least_ms)
 
-    def _least_ms(self, places: Sequence[LogPosition | None]) -> int:
+    def _least_ms(self, run: Run) -> int:
         """Return how long ids are remembered: a place in a log tells of redelivery without that."""
-        return 0 if places and all(places) else self._remember_ms
+        has_places = all(each.arrival.place is not None for each in run)
+        return 0 if has_places else self._remember_ms
 
     def _schedule(self, call: ScheduleCall, is_repeated: bool) -> list[RefusedMessage]:
         run = call.run
@@ -217,7 +218,7 @@ class IntakeStore:
         # A redelivered message revives no ended envelope, even where the id is a key.
         may_reopen = self._is_replacing and not (places or is_repeated)
         mode: ScheduleMode = "reopen" if may_reopen else "refuse"
-        least_ms = self._least_ms(places)
+        least_ms = self._least_ms(run)
         receipts = store_alternates(scheduler, alternates, places, primary_ids, mode, least_ms)
         self._count(receipts)
         return [
