@@ -74,11 +74,18 @@ class ColdRows:
         self._store = RouteStore(connection, namespace, route.name, shards)
 
     def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
-        """Return the cold envelope of an id, None if there is none."""
-        for row in self._rows(ids=(id,), leaving=self._store.of(id).shard.number):
+        """Return the envelope of an id that the store did not have, None if it is not cold either.
+
+        The store is asked again if the files have it no more: it may have come back meanwhile.
+        """
+        if self._route.cold_tier is None:
+            return None
+        store = self._store.of(id)
+        for row in self._rows(ids=(id,), leaving=store.shard.number):
             if (moved_to := self._moved_to(row)) is not None:
                 return _known(self._route.name, row, moved_to or row.due_at_ms)
-        return None
+        entry = store.get(id)
+        return None if entry is None else Known.of(self._route.name, entry)
 
     def walk(self, window: DueWindow = ANY_TIME) -> Iterator[Known]:
         """Yield the cold envelopes due within a window, in the order of their due instants.

@@ -6,18 +6,33 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.serving import CONFIG, serving
+from tests.support.serving import CONFIG, Served, serving
 
 PATH = "/v1/routes/small/envelopes"
 
 
 @pytest.fixture
-def client(tmp_path: Path, store_url: str) -> Iterator[httpx.Client]:
-    """A client of a server whose route `small` has a cold tier at `tmp_path`."""
+def served(tmp_path: Path, store_url: str) -> Iterator[Served]:
+    """A server whose route `small` has a cold tier at `tmp_path`."""
     small = {**CONFIG["routes"]["small"], "cold_tier": {"path": str(tmp_path), "horizon": "2h"}}
     config = {**CONFIG, "routes": {"small": small}}
-    with serving(tmp_path / "cold", store_url, config) as served, served.client() as client:
+    with serving(tmp_path / "cold", store_url, config) as served:
+        yield served
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[httpx.Client]:
+    with served.client() as client:
         yield client
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """The log of a cold tier that cannot be read."""
+    log = tmp_path / "route=small" / "_commits"
+    log.mkdir(parents=True)
+    (log / f"{1:020}.json").write_text("damaged")
+    return log
 
 
 def test_change_of_what_may_be_cold_is_recorded(client: httpx.Client) -> None:
@@ -28,12 +43,9 @@ def test_change_of_what_may_be_cold_is_recorded(client: httpx.Client) -> None:
 
 
 def test_get_where_the_cold_tier_cannot_be_read_says_so(
-    client: httpx.Client, tmp_path: Path
+    served: Served, client: httpx.Client, damaged: Path
 ) -> None:
     """It may be there: 404 would be false, and 500 is nobody's to mend."""
-    log = tmp_path / "route=small" / "_commits"
-    log.mkdir(parents=True)
-    (log / f"{1:020}.json").write_text("damaged")
     client.post(PATH, json={"id": "warm", "body": "x", "delay": "15m"})
     refused = client.get(f"{PATH}/unknown")
     assert client.get(f"{PATH}/warm").status_code == 200
@@ -42,4 +54,16 @@ def test_get_where_the_cold_tier_cannot_be_read_says_so(
     assert refused.headers["content-type"] == "application/problem+json"
     found = refused.json()
     assert (found["title"], found["status"]) == ("The cold tier cannot be read", 503)
-    assert str(log) in found["detail"]
+    assert str(damaged) in found["detail"]
+    (logged,) = served.logged("cold_tier_unreadable")
+    assert (logged["route"], logged["error"]) == ("small", found["detail"])
+
+
+def test_envelope_where_the_cold_tier_cannot_be_read_shows_why(
+    client: httpx.Client, damaged: Path
+) -> None:
+    client.post(PATH, json={"id": "ended", "body": "x", "delay": "15m"})
+    client.delete(f"{PATH}/ended")
+    for name, status in (("unknown", 503), ("ended", 200)):
+        page = client.get("/envelope", params={"route": "small", "id": name})
+        assert (page.status_code, str(damaged) in page.text) == (status, True)

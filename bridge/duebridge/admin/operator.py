@@ -14,11 +14,12 @@ import msgspec
 
 from duebridge.admin.held import held_of
 from duebridge.admin.route_stats import RouteStats, summed
+from duebridge.cold_rows import ColdRows
 from duebridge.config.durability import replication_of
 from duebridge.config.models import Config
 from duebridge.envelope import due_instant
 from duebridge.errors import ConfigError, UnknownRoute, unknown_name
-from duebridge.receipt import EnvelopeDetails
+from duebridge.receipt import EnvelopeDetails, Known
 from duebridge.scheduling.route_scheduler import find_route
 from duebridge.store.aside import AsideCount
 from duebridge.store.batching import CALL_ROWS, answers_of, in_calls
@@ -135,6 +136,15 @@ class Operator:
         """Return everything known of an envelope; None if the store does not have it."""
         entry = self.entry(route, id)
         return None if entry is None else EnvelopeDetails.of(route, entry)
+
+    def cold(self, route: str, id: str) -> Known | None:  # noqa: A002 - the public name of the field
+        """Look an envelope that the store does not have up in the files of the route's cold tier.
+
+        Raises `ConfigError` if they cannot be read.
+        """
+        if (settings := self._config.routes.get(route)) is None:
+            return None
+        return ColdRows(self._config, self._connection, settings).get(id)
 
     def cancel(
         self, route: str, ids: Iterable[str], tell: TellChanged = _tell_nobody

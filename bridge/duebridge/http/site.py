@@ -6,16 +6,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import structlog
+
 from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
+from duebridge.errors import ConfigError
 from duebridge.http.access_log import AccessLog
 from duebridge.http.tokens import Token, TokenFile
+from duebridge.receipt import Known
 from duebridge.scheduling.route_scheduler import RouteScheduler
 from duebridge.store.caller import abandoned_if, check_awaited, never, use_actor
 from duebridge.store.server.connection import Connection
 from duebridge.telemetry.tracing import Tracing
 
 T = TypeVar("T")
+log = structlog.get_logger()
 
 THREADS = 16  # that wait for the store at once
 REPEAT_FOR_S = 4.0  # while the store is away; then the client is told to come again
@@ -57,6 +62,17 @@ class Site:
                 tracing=self._tracing,
             )
         return self._schedulers[route]
+
+    def cold(self, route: str, id_: str) -> Known | None:
+        """Look an envelope up in the cold tier, for `run` alone, as `Operator.cold` does.
+
+        Raises `ConfigError` if its files cannot be read, which is logged: the operator has to act.
+        """
+        try:
+            return self.operator.cold(route, id_)
+        except ConfigError as error:
+            log.warning("cold_tier_unreadable", route=route, error=str(error))
+            raise
 
     async def run(
         self,

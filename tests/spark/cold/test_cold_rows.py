@@ -1,6 +1,7 @@
 """The cold tier as `get` and `ls` show it: rows of the files, corrected by the store's notes."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -122,6 +123,47 @@ def test_get_of_the_cold_over_http_obeys_what_was_recorded(world: World, log: Co
     assert [each.status_code for each in found.values()] == [200, 404, 404]
     moved = found["moved"].json()
     assert (moved["state"], moved["due_at_ms"]) == ("cold", START + 99)
+
+
+def test_console_shows_what_is_cold(world: World, log: ColdLog) -> None:
+    """Its state and due instant; the files alone have its content."""
+    open_route(world)
+    batch(log, "B", "far")
+    config = yaml.safe_load(Path(world.config).read_text())
+    home = world.home / world.namespace
+    with serving(home, world.url, config) as served, served.client() as client:
+        asked = {"route": "cold", "id": " far"}
+        found = client.get("/search", params=asked, follow_redirects=True)
+        anywhere = client.get("/search", params={"id": " far"})
+        absent = client.get("/envelope", params={"route": "cold", "id": "absent"})
+        proof = re.search(r'name="proof" value="([^"]+)"', found.text)
+        assert proof is not None
+        form = {"proof": proof[1], "route": "cold", "id": "far"}
+        client.post("/envelope/cancel", data=form, headers={"Origin": served.url})
+        cancelled = client.get("/envelope", params={"route": "cold", "id": "far"})
+    assert (found.status_code, found.url.path) == (200, "/envelope")
+    assert "It waits in the files of the cold tier, due in " in found.text
+    assert "route=cold&amp;id=far" in anywhere.text
+    assert absent.status_code == 404
+    assert "Nor has the cold tier it" in absent.text
+    assert "It waits in the files" not in cancelled.text
+
+
+def test_get_of_what_comes_back_meanwhile_finds_it_in_the_store(
+    world: World, log: ColdLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the store's answer and the files' a hydrate may end."""
+    open_route(world)
+    producer = world.producer()
+
+    def hydrated(*_: object) -> Iterator[ColdRow]:
+        producer.schedule("cold", b"", id="a", at=START)
+        return iter(())
+
+    monkeypatch.setattr(cold_rows, "_reader", lambda: hydrated)
+    known = producer.get("cold", "a")
+    assert known is not None
+    assert (known.state, known.due_at_ms) == ("pending", START)
 
 
 def test_ls_of_the_cold_is_in_order_within_its_window_and_limit(world: World, log: ColdLog) -> None:

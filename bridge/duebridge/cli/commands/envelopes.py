@@ -38,9 +38,6 @@ from duebridge.errors import EnvelopeError, listed_counts
 from duebridge.instants import parse_at
 
 if TYPE_CHECKING:
-    from duebridge.config.models import Config
-    from duebridge.receipt import Known
-    from duebridge.store.server.connection import Connection
     from duebridge.store.wire.replies import ChangeAnswer
 
 CancelIdArgument = Annotated[
@@ -181,8 +178,9 @@ def get(
     checked_id(envelope_id)
     settings = load(context, config)
     with opened_store(settings) as connection:
-        shown = Operator(settings, connection).show(route, envelope_id)
-        known = shown or _cold(settings, connection, route, envelope_id)
+        operator = Operator(settings, connection)
+        shown = operator.show(route, envelope_id)
+        known = shown or operator.cold(route, envelope_id)
     if known is None:
         known_by = f"delivered, cancelled or never sent: see `duebridge events {route}`"
         complain(f"duebridge: the store knows no envelope {envelope_id!r}: {known_by}")
@@ -193,14 +191,6 @@ def get(
         write_table(("field", "value"), as_rows(shown, body))
     else:
         write_table(("field", "value"), field_rows(msgspec.structs.asdict(known)))
-
-
-def _cold(config: "Config", connection: "Connection", route: str, id: str) -> "Known | None":  # noqa: A002
-    from duebridge.cold_rows import ColdRows
-
-    if route not in config.routes:
-        return None
-    return ColdRows(config, connection, config.routes[route]).get(id)
 
 
 def _show_answer(answer: StatusAnswer, output: Output) -> None:

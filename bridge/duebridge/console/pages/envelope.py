@@ -10,8 +10,8 @@ from duebridge.config.models import Route
 from duebridge.console.forms import due_at, text_of
 from duebridge.console.previews import Preview, preview
 from duebridge.console.visit import Visit
-from duebridge.errors import EnvelopeError
-from duebridge.receipt import EnvelopeDetails
+from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.receipt import EnvelopeDetails, Known
 
 MOST_HEADERS = 200
 EVENTS = 100  # a page of the time line
@@ -28,9 +28,14 @@ TONES = {
 
 
 class EnvelopeSheet(NamedTuple):
-    """The data of the page; `shown` is None if the store lacks the envelope."""
+    """The data of the page; `shown` is None if the store lacks the envelope.
+
+    `known` is what the store or else the cold tier has, and `cold_error` why the latter cannot say.
+    """
 
     shown: EnvelopeDetails | None
+    known: Known | None
+    cold_error: str
     line: Timeline
     body: Preview
     route: Route | None
@@ -39,14 +44,13 @@ class EnvelopeSheet(NamedTuple):
 
 
 async def page(visit: Visit) -> Response:
-    """Return the page; one that is no more in the store keeps its time line, with status 404."""
+    """Return the page; an envelope that is no more has its time line, or status 404."""
     route, name = _named(visit, visit.query)
     found = await visit.run(lambda: _gather(visit, route, name))
-    status = 200 if found.shown or found.line.events else 404
     return visit.page(
         "envelope.html",
         "search",
-        status,
+        _status(found),
         found=found,
         route=route,
         id=name,
@@ -54,6 +58,12 @@ async def page(visit: Visit) -> Response:
         most_headers=MOST_HEADERS,
         cursor=visit.query.get("cursor", ""),
     )
+
+
+def _status(found: EnvelopeSheet) -> int:
+    if found.known or found.line.events:
+        return 200
+    return 503 if found.cold_error else 404
 
 
 async def deliver_now(visit: Visit) -> Response:
@@ -96,14 +106,24 @@ def _to_change(visit: Visit) -> tuple[str, str]:
 def _gather(visit: Visit, route: str, name: str) -> EnvelopeSheet:
     operator = visit.site.operator
     shown = operator.show(route, name)
+    cold, cold_error = (None, "") if shown else _cold(visit, route, name)
     line = timeline(operator, route, name, visit.query.get("cursor", ""), limit=EVENTS)
     named = visit.site.config.routes.get(route)
     own = shown.target if shown and shown.target else named.target if named else None
     return EnvelopeSheet(
         shown,
+        shown or cold,
+        cold_error,
         line,
         preview(shown.body if shown else None),
         named,
         operator.now_ms(),
         "" if own is None else str(own),
     )
+
+
+def _cold(visit: Visit, route: str, name: str) -> tuple[Known | None, str]:
+    try:
+        return visit.site.cold(route, name), ""
+    except ConfigError as error:
+        return None, str(error)

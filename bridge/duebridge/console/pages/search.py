@@ -19,7 +19,10 @@ MOST_ROUTES = 200  # that one id is looked up on
 
 
 class SearchResult(NamedTuple):
-    """The envelopes that a search found, and the cursor that continues it."""
+    """The envelopes that a search found, and the cursor that continues it.
+
+    `cold_routes` are those whose files may have the id that the store did not.
+    """
 
     envelopes: tuple[EnvelopeDetails, ...] = ()
     cursor: str = ""
@@ -27,6 +30,7 @@ class SearchResult(NamedTuple):
     reached_ms: int = 0
     now_ms: int = 0
     error: str = ""
+    cold_routes: tuple[str, ...] = ()
 
 
 async def page(visit: Visit) -> Response:
@@ -40,9 +44,8 @@ async def page(visit: Visit) -> Response:
             raise
         except BridgeError as error:
             found = SearchResult(error=str(error))
-        if len(found.envelopes) == 1 and _is_by_id(visit.query):
-            one = found.envelopes[0]
-            return visit.go("envelope", route=one.route, id=one.id)
+        if _is_by_id(visit.query) and (one := _only_place(visit.query, found)):
+            return visit.go("envelope", route=one[0], id=one[1])
     return visit.page(
         "search.html",
         "search",
@@ -72,13 +75,21 @@ def _has_filters(query: Mapping[str, str]) -> bool:
     return any(text_of(query, name) for name in FILTERS)
 
 
+def _only_place(query: Mapping[str, str], found: SearchResult) -> tuple[str, str] | None:
+    """Return route and id of the one envelope, or of the one cold tier that may have it."""
+    places = [(each.route, each.id) for each in found.envelopes]
+    places += [(route, text_of(query, "id")) for route in found.cold_routes]
+    return places[0] if len(places) == 1 else None
+
+
 def _find(visit: Visit, names: list[str]) -> SearchResult:
     query, now_ms = visit.query, visit.site.operator.now_ms()
     route = text_of(query, "route") or (names[0] if len(names) == 1 else "")
     if text_of(query, "id"):
         routes = [visit.readable(route)] if route else names[:MOST_ROUTES]
         shown = tuple(_by_id(visit, routes, query["id"]))
-        return SearchResult(shown, looked=len(routes), now_ms=now_ms)
+        cold = () if shown else tuple(_cold_routes(visit, routes))
+        return SearchResult(shown, looked=len(routes), now_ms=now_ms, cold_routes=cold)
     if not route:
         raise EnvelopeError("route: expected one, since only an id is looked up on every route")
     answer = search(
@@ -98,6 +109,11 @@ def _by_id(visit: Visit, routes: list[str], given: str) -> list[EnvelopeDetails]
         if found := [each for each in shown if each is not None]:
             return found
     return []
+
+
+def _cold_routes(visit: Visit, routes: list[str]) -> list[str]:
+    configured = visit.site.config.routes
+    return [each for each in routes if each in configured and configured[each].cold_tier]
 
 
 def _found(answer: SearchPage, now_ms: int) -> SearchResult:

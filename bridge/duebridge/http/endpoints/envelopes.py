@@ -7,7 +7,6 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from duebridge.cold_rows import ColdRows
 from duebridge.envelope import JSON, Envelope, checked_id, due_instant
 from duebridge.errors import ConfigError, EnvelopeError, StoreUnavailable
 from duebridge.http.batcher import BatchKey
@@ -160,11 +159,8 @@ def _look(site: Site, name: str, id_: str) -> Known | None:
     entry = site.scheduler(name).store.of(id_).get(id_)
     if entry is not None:
         return Known.of(name, entry)
-    route = site.config.routes[name]
-    if route.cold_tier is None:
-        return None
     try:
-        return ColdRows(site.config, site.connection, route).get(id_)
+        return site.cold(name, id_)
     except ConfigError as error:  # its package or its files are missing here
         again = {"Retry-After": str(FULL_AGAIN_S)}
         raise ProblemError(503, "The cold tier cannot be read", str(error), again) from error
