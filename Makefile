@@ -79,7 +79,7 @@ mutants: venv services-up ## break the code on purpose: each mutant must fail it
 lock: ## resolve the lock file again, and the part of it that each image needs
 	$(COMPILE) --all-extras pyproject.toml -o requirements.lock
 	$(COMPILE) $(PINNED) --extra http --extra kafka --extra librdkafka --extra otel --extra rabbitmq pyproject.toml -o deploy/images/worker.lock
-	$(COMPILE) $(PINNED) --extra hdfs --extra kafka --extra spark pyproject.toml -o deploy/images/spark.lock
+	$(COMPILE) $(PINNED) --extra hdfs --extra http --extra kafka --extra spark pyproject.toml -o deploy/images/spark.lock
 	echo hatchling | $(COMPILE) $(PINNED) - -o deploy/images/build.lock
 
 supply-chain: venv ## what a release carries, into dist/: wheel, sdist, SBOMs, licences, provenance; vulnerabilities

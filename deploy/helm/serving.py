@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from deploy.helm.blocks import Block, Count, Kubernetes, PodSettings, Strings
+from deploy.helm.blocks import Block, Count, Image, Kubernetes, PodSettings, Strings
 
 PathType = Literal["Prefix", "Exact", "ImplementationSpecific"]
 
@@ -55,6 +55,8 @@ class HttpServer(PodSettings):
     """`duebridge serve`, envelopes over HTTP; it needs `config.serve.tokens`."""
 
     enabled: bool = False
+    image: Image | None = None
+    """Instead of the workers': Spark's image reads the files of a cold tier."""
     replicas: Count = 2
     autoscaling: Autoscaling = Autoscaling()
     port: Count = 80

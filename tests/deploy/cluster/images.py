@@ -19,7 +19,7 @@ RECIPES = ROOT / "deploy" / "images"
 ENTRY_SCRIPT = RECIPES / "spark_entrypoint.py"
 TOOLS = Path(os.environ.get("DUEBRIDGE_K8S_TOOLS", ROOT.parent / "shared" / "k8s"))
 EXTRAS = "http,kafka,librdkafka,otel,rabbitmq"
-SPARK_EXTRAS = "hdfs,kafka,spark"
+SPARK_EXTRAS = "hdfs,http,kafka,spark"
 INSTALL = """\
 python3 -m venv /opt/duebridge
 /opt/duebridge/bin/pip install --no-index --find-links /wheels 'duebridge[{extras}]'

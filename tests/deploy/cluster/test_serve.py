@@ -1,13 +1,16 @@
 """`duebridge serve` behind its Service: posts while its pods are replaced, and the console."""
 
+import copy
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import yaml
 
 from duebridge.http.tokens import digest_of, new_secret
-from tests.deploy.chart import values_of
+from tests.deploy.chart import Object, values_of
 from tests.deploy.cluster.bridge import Bridge
 from tests.deploy.cluster.kube import until
 
@@ -58,6 +61,16 @@ found |= {{"after": get("/login", token="{secret}"), "looks": [get("/") for _ in
 print(json.dumps(found))
 """
 LOOKS = 20
+GET = """
+import json, urllib.error, urllib.request
+
+headers = {{"Authorization": "Bearer {secret}"}}
+request = urllib.request.Request("http://{host}/v1/routes/kafka/envelopes/absent", None, headers)
+try:
+    urllib.request.urlopen(request, timeout=30)
+except urllib.error.HTTPError as error:
+    print(json.dumps([error.code, json.load(error)["detail"]]))
+"""
 RESOURCES = {"requests": {"cpu": "50m", "memory": "64Mi"}}
 
 
@@ -67,19 +80,23 @@ def write_tokens(bridge: Bridge, secret: str, scope: str) -> None:
     bridge.kube.apply({**metadata, "stringData": {"tokens.yaml": yaml.safe_dump([token])}})
 
 
-@pytest.fixture
-def host(bridge: Bridge) -> str:
+def install_serve(bridge: Bridge, config: Object, scope: str, **serve: Any) -> str:
     """Install the bridge with its HTTP interface, and return the name of its Service."""
     secret = f"{bridge.name}-tokens"
-    write_tokens(bridge, secret, "schedule")
-    serve = {"listen": "0.0.0.0:8480", "tokens": "${file:/secrets/http/tokens.yaml}"}
+    write_tokens(bridge, secret, scope)
+    listen = {"listen": "0.0.0.0:8480", "tokens": "${file:/secrets/http/tokens.yaml}"}
     bridge.install(
-        config={**bridge.values["config"], "serve": serve},
+        config={**config, "serve": listen},
         secrets={**bridge.values["secrets"], "files": {"http": {"secret": secret}}},
-        serve={"enabled": True, "resources": RESOURCES},
+        serve={"enabled": True, "resources": RESOURCES, **serve},
         replicas=1,
     )
     return f"{bridge.name}-http"
+
+
+@pytest.fixture
+def host(bridge: Bridge) -> str:
+    return install_serve(bridge, bridge.values["config"], "schedule")
 
 
 def pods_of(bridge: Bridge) -> set[str]:
@@ -102,6 +119,27 @@ def test_posts_while_the_pods_are_replaced_lose_and_double_nothing(
     assert len(set(ids)) == POSTS
     bridge.accepted |= set(ids)
     bridge.settle_once()
+
+
+def test_look_up_in_sparks_image_reads_the_cold_tier(bridge: Bridge) -> None:
+    """The workers' image has no package that does: 503 there."""
+    image = os.environ.get("DUEBRIDGE_K8S_SPARK_IMAGE")
+    if not image:
+        pytest.skip("set DUEBRIDGE_K8S_SPARK_IMAGE")
+    repository, _, tag = image.rpartition(":")
+    config = copy.deepcopy(bridge.values["config"])
+    config["routes"]["kafka"]["cold_tier"] = {"path": "/cold", "horizon": "1h"}
+    host = install_serve(
+        bridge,
+        config,
+        "read",
+        image={"repository": repository, "tag": tag},
+        extraVolumes=[{"name": "cold", "emptyDir": {}}],
+        extraVolumeMounts=[{"name": "cold", "mountPath": "/cold", "readOnly": True}],
+    )
+    found = json.loads(bridge.python(bridge.pod(), GET.format(secret=SECRET, host=host)))
+    assert found[0] == 404, found
+    assert "nor has the cold tier it" in found[1]
 
 
 @pytest.fixture

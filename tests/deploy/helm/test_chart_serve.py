@@ -29,6 +29,15 @@ def test_serve_is_like_the_workers_but_for_its_command_and_port(chart: Chart) ->
     assert one(rendered, "Deployment", NAME)["spec"]["replicas"] == 3
 
 
+def test_serve_with_an_image_of_its_own_takes_the_rest_from_the_workers(chart: Chart) -> None:
+    image = {"tag": "9", "pullPolicy": "Always"}
+    serve = {"enabled": True, "image": {"repository": "theirs"}}
+    rendered = chart.given({"image": image, "serve": serve}, "serve")
+    mine, workers = container_of(rendered, "Deployment", NAME), container_of(rendered)
+    assert (mine["image"], mine["imagePullPolicy"]) == ("theirs:0.2.0", "Always")
+    assert workers["image"] == "duebridge:9"
+
+
 def test_service_and_policies_find_the_pods_of_serve_alone(chart: Chart) -> None:
     rendered = chart.mode("serve")
     pods = {

@@ -87,6 +87,7 @@ ConfigMaps: what is to come, what the workers have), account, and no port: it en
 {{- range $key := splitList " " (include "duebridge.ownSettings" .) -}}
   {{- if and (hasKey $.of $key) (not (kindIs "invalid" (get $.of $key))) }}{{ $_ := set $values $key (get $.of $key) }}{{ end -}}
 {{- end -}}
+{{- with .of.image }}{{ $_ := set $values "image" (merge (deepCopy .) (omit $values.image "repository" "tag" "digest")) }}{{ end -}}
 {{- if and .port $values.podAntiAffinityPreset (not $values.affinity) -}}
   {{- $_ := set $values "affinity" (fromYaml (include "duebridge.antiAffinity" (list .root .component $values.podAntiAffinityPreset))) -}}
 {{- end -}}
