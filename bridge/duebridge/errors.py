@@ -166,6 +166,16 @@ def shown(value: object) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
+def described(error: BaseException | None) -> str:
+    """Return the class and the message of an error: `ValueError: no digits`."""
+    return f"{type(error).__name__}: {error}"
+
+
+def on_one_line(error: str) -> str:
+    """Return a stored error, whose class and message are lines of their own, as one line."""
+    return error.replace("\n", ": ", 1)
+
+
 def place_of(error: BaseException) -> str:
     """Return `FILE:LINE` of what raised an error: of a defect, whose message could quote a secret.
 

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 
 from duebridge.envelope import Headers, Properties, Target
+from duebridge.errors import on_one_line
 from duebridge.ports.publisher import reason_word
 from duebridge.store.wire.record import EnvelopeContent
 from duebridge.store.wire.replies import CancelAnswer, Entry, MoveAnswer, State
@@ -123,5 +124,5 @@ def _known_fields(route: str, entry: Entry) -> dict[str, Any]:
         "error_message": entry.damage or flight.error_message,
         "first_failed_at_ms": flight.first_failed_at_ms,
         "last_failed_at_ms": flight.last_failed_at_ms,
-        "letter_error": flight.letter_error.replace("\n", ": ", 1),
+        "letter_error": on_one_line(flight.letter_error),
     }

@@ -17,7 +17,7 @@ from functools import partial
 from threading import Event
 
 from duebridge.config.models import Config
-from duebridge.errors import ConfigError, StoreError
+from duebridge.errors import ConfigError, StoreError, described
 from duebridge.intake.intake_store import IntakeStore
 from duebridge.intake.kept import as_dead_envelopes
 from duebridge.intake.letters import LetterBox, LettersHeld
@@ -226,7 +226,7 @@ class IntakeLoop:
         try:
             self.source.keep_alive()
         except Exception as error:  # a settle that fails says whether the batch is lost
-            self._source_outage.begin(f"{type(error).__name__}: {error}")
+            self._source_outage.begin(described(error))
 
     def _note_lag(self) -> None:
         """Ask for the lag here: a client that another thread asks may wait for this one's call."""
@@ -260,7 +260,7 @@ class IntakeLoop:
                 self.run_once()
                 self._fault.end()
             except Exception as error:
-                self._fault.begin(f"{type(error).__name__}: {error}", with_traceback=True)
+                self._fault.begin_fault(error)
                 self._hold()
 
     def swap(self, config: Config) -> None:

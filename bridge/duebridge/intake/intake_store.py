@@ -8,6 +8,7 @@ import structlog
 from duebridge.config.intakes import IntakeSettings
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
+from duebridge.errors import on_one_line
 from duebridge.intake.alternate_id import store_alternates, under_alternate_id
 from duebridge.intake.ids import may_be_another, stored_id
 from duebridge.intake.refused import reason_of
@@ -134,7 +135,7 @@ class IntakeStore:
             for call in batches(some, lambda each: size_bytes(each.envelope)):
                 shard.keep(call)
         metrics.intake_letters_kept.labels(self._intake).inc(len(refused))
-        error = refused[0].error[:MOST_ERROR].replace("\n", ": ", 1)
+        error = on_one_line(refused[0].error[:MOST_ERROR])
         log.warning(
             "intake_letters_kept",
             intake=self._intake,

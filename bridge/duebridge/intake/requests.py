@@ -12,7 +12,7 @@ import msgspec
 from duebridge.config.intakes import IntakeSettings
 from duebridge.config.models import Config, Route
 from duebridge.envelope import Envelope, Instant, Properties, Target, random_id
-from duebridge.errors import unlisted_name
+from duebridge.errors import described, unlisted_name
 from duebridge.intake import values
 from duebridge.intake.headers import (
     ATTEMPT,
@@ -118,7 +118,7 @@ def read_arrival(rules: Rules, arrival: Arrival) -> Request:
     except MessageRefused as refused:
         return RefusedMessage(arrival, route.name, refused.reason, str(refused), id_)
     except Exception as error:
-        text = f"{type(error).__name__}: {error}"
+        text = described(error)
         return RefusedMessage(arrival, route.name, Reason.INVALID, text, id_)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from duebridge.config.fields import checked_name
-from duebridge.errors import RecordDamaged
+from duebridge.errors import RecordDamaged, described
 from duebridge.store.keys import purged_key
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
@@ -50,4 +50,4 @@ def _purge(stream_id: bytes, fields: dict[bytes, bytes]) -> Purge:
             fields[b"w"].decode(errors="backslashreplace"),
         )
     except (KeyError, ValueError) as error:
-        raise RecordDamaged(f"purge {stream_id!r}: {type(error).__name__}: {error}") from error
+        raise RecordDamaged(f"purge {stream_id!r}: {described(error)}") from error

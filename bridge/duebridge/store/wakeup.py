@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from duebridge.errors import described
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 
@@ -67,7 +68,7 @@ class WakeListener:
             self._has_failed = False
         except Exception as error:
             say = log.debug if self._has_failed else log.error
-            say("wake_listener_failed", error=f"{type(error).__name__}: {error}")
+            say("wake_listener_failed", error=described(error))
             self._has_failed = True
 
     def _adapt(self, ears: dict["_Place", "_HintListener"]) -> None:
@@ -119,7 +120,7 @@ class _HintListener:
             try:
                 self._listen()
             except Exception as error:  # the client raises any class on bytes that are no reply
-                log.debug("wake_listener_lost", error=f"{type(error).__name__}: {error}")
+                log.debug("wake_listener_lost", error=described(error))
                 with suppress(Exception):  # without memory or threads it is late
                     self._connection.look_again()  # the slot may have moved, and no call noticed
                 self._stopped.wait(PAUSE_S)

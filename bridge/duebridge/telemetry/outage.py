@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import structlog
 
+from duebridge.errors import described
+
 log = structlog.get_logger()
 
 
@@ -40,18 +42,25 @@ class Outage:
         """Seconds since the outage began; 0 if there is none."""
         return 0.0 if self._since is None else self._monotonic() - self._since
 
-    def begin(self, error: str, *, with_traceback: bool = False) -> None:
-        """Note a failure; log only the first of an outage, as an error if it has a traceback."""
+    def begin(self, error: str) -> None:
+        """Note a failure; log only the first of an outage."""
+        if self._is_first(error):
+            log.warning(self._begins, error=error, **self._fields)
+
+    def begin_fault(self, error: Exception) -> None:
+        """Note an error of this program, as `begin` does; the log has its traceback."""
+        text = described(error)
+        if self._is_first(text):
+            log.exception(self._begins, error=text, **self._fields)
+
+    def _is_first(self, error: str) -> bool:
         with self._lock:
             self.error = error
             self._times += 1
             is_first = self._since is None
             if is_first:
                 self._since = self._monotonic()
-        if is_first and with_traceback:
-            log.exception(self._begins, error=error, **self._fields)
-        elif is_first:
-            log.warning(self._begins, error=error, **self._fields)
+            return is_first
 
     def end(self, event: str = "", **more: object) -> None:
         """Log that it is over, after how long and how many failures, if it was on.

@@ -58,6 +58,10 @@ class Batch(NamedTuple):
         """The ids of everything that it holds."""
         return [*(each.id for each in self.leased), *(each.id for each in self.damaged)]
 
+    def outcomes_of_damaged(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Return the outcomes of damaged dead letters, which are published last."""
+        return outcomes[self.outgoing.load.envelopes :]
+
     def deliveries(self) -> list[Delivery]:
         """Return its messages."""
         route = self.view.route.name

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import structlog
 
-from duebridge.errors import StoreError
+from duebridge.errors import StoreError, described, on_one_line
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.batching import in_calls
 from duebridge.store.wire.replies import SettleReply
@@ -69,7 +69,7 @@ class Deliverer:
             decisions, waiting = self._judge(batch, outcomes, started_at, answered_at_ms)
             return PublishedBatch(outcomes, decisions, waiting, (started_at_ms, answered_at_ms))
         except Exception as error:
-            self._fault(batch.view).begin(_said(error), with_traceback=True)
+            self._fault(batch.view).begin_fault(error)
             return None
         finally:
             batch.lane.end(batch.outgoing, outcomes)
@@ -84,7 +84,7 @@ class Deliverer:
             self._outage(batch.view).begin(str(error))
             batch.view.note_poll(None)
         except Exception as error:
-            self._fault(batch.view).begin(_said(error), with_traceback=True)
+            self._fault(batch.view).begin_fault(error)
 
     def _publish(self, batch: Batch) -> Sequence[Outcome]:
         if self._monotonic() > batch.must_start_by:
@@ -106,14 +106,11 @@ class Deliverer:
         """Judge the targets; return decisions, and the targets that some are to await."""
         decisions: list[Decision] = []
         waiting: list[TargetHealth] = []
-        place = 0
-        for group in batch.outgoing.groups:
-            some = outcomes[place : place + group.load.envelopes]
-            place += group.load.envelopes
+        for group, some in batch.outgoing.by_group(outcomes):
             decided = self._decide(batch, group, some, started_at, now_ms)
             decisions += decided
             waiting += [group.health] * any(isinstance(each, SetAside) for each in decided)
-        return [*decisions, *damaged_decisions(batch, outcomes[place:])], waiting
+        return [*decisions, *damaged_decisions(batch, outcomes)], waiting
 
     def _settle(self, batch: Batch, published: PublishedBatch) -> None:
         view, decisions = batch.view, published.decisions
@@ -170,7 +167,7 @@ class Deliverer:
             log.info("shunted", route=name, count=len(acks))
         kept = [each for each in decisions if isinstance(each, Retry | Burial)]
         if kept and all(group.health.mode == "up" for group in batch.outgoing.groups):
-            error = kept[0].error.replace("\n", ": ", 1)  # a held target has a line of its own
+            error = on_one_line(kept[0].error)  # a held target has a line of its own
             log.warning("dead_letters_kept", route=name, count=len(kept), error=error)
 
     def ack(self, view: ShardView, acks: Sequence[Ack] = (), *, at_once: bool = False) -> None:
@@ -245,7 +242,7 @@ class Deliverer:
 
 
 def _said(error: Exception) -> str:
-    return str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, StoreError) else described(error)
 
 
 def acks_of(batch: Batch, outcomes: Sequence[Outcome]) -> list[Ack]:
@@ -256,9 +253,9 @@ def acks_of(batch: Batch, outcomes: Sequence[Outcome]) -> list[Ack]:
         for leased, outcome in zip(batch.leased, outcomes, strict=False)
         if outcome.verdict is Verdict.CONFIRMED
     ]
-    raw = zip(batch.damaged, outcomes[batch.outgoing.load.envelopes :], strict=False)
+    damaged = zip(batch.damaged, batch.outcomes_of_damaged(outcomes), strict=False)
     return acks + [
-        Ack(each.id, token) for each, outcome in raw if outcome.verdict is Verdict.CONFIRMED
+        Ack(each.id, token) for each, outcome in damaged if outcome.verdict is Verdict.CONFIRMED
     ]
 
 
@@ -268,7 +265,7 @@ def damaged_decisions(batch: Batch, outcomes: Sequence[Outcome]) -> list[Decisio
         return [decide_damaged(damaged) for damaged in batch.damaged]
     return [
         decide_damaged_letter(damaged, outcome)
-        for damaged, outcome in zip(batch.damaged, outcomes, strict=True)
+        for damaged, outcome in zip(batch.damaged, batch.outcomes_of_damaged(outcomes), strict=True)
         if outcome.verdict is not Verdict.CONFIRMED
     ]
 

@@ -244,7 +244,7 @@ class Loop:
                 self._woken.wait(self.sleep_s())
             self._failure.end()
         except Exception as error:
-            self._failure.begin(f"{type(error).__name__}: {error}", with_traceback=True)
+            self._failure.begin_fault(error)
             self._shared.stopping.wait(FAILED_PAUSE_S)
 
     def sleep_s(self) -> float:

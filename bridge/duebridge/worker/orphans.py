@@ -56,7 +56,7 @@ class Orphans:
             except StoreError:
                 continue
             except Exception as error:
-                self._failure.begin(f"{type(error).__name__}: {error}", with_traceback=True)
+                self._failure.begin_fault(error)
 
     def run_once(self) -> None:
         """Look once; makes no call of the store for shards without a retry."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
+from duebridge.errors import on_one_line
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import in_calls
 from duebridge.store.wire.replies import SettleReply
@@ -157,7 +158,7 @@ def _fields(route: str, decision: Retry | Burial, attempts: dict[str, int]) -> d
         "route": route,
         "id": decision.id,
         "attempt": attempts.get(decision.id, 0),
-        "error": decision.error.replace("\n", ": ", 1),
+        "error": on_one_line(decision.error),
     }
     if isinstance(decision, Burial):
         return fields | {"reason": decision.reason.word}

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from duebridge.errors import RecordDamaged
+from duebridge.errors import RecordDamaged, described
 from duebridge.store.wire.journal_entry import (
     EntryHead,
     Fields,
@@ -34,7 +34,7 @@ def read_entry_columns(stream_id: bytes, fields: Fields) -> EntryColumns:
         ids = [name.decode(errors="backslashreplace") for name in flat[::2]]
         due, attempts, reasons = _notes(flat[1::2])
     except (ValueError, IndexError, struct.error) as error:
-        text = f"journal entry {head.sequence}: {type(error).__name__}: {error}"
+        text = f"journal entry {head.sequence}: {described(error)}"
         raise RecordDamaged(text) from error
     return EntryColumns(head, ids, due, attempts, reasons)
 

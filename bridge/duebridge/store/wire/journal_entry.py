@@ -4,7 +4,7 @@ import struct
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from duebridge.errors import RecordDamaged
+from duebridge.errors import RecordDamaged, described
 
 Fields: TypeAlias = Mapping[bytes, bytes]
 
@@ -107,7 +107,7 @@ def read_entry(stream_id: bytes, fields: Fields) -> JournalEntry:
         at_ms, total = int(fields[b"t"]), int(fields[b"b"])
         before = int(fields[b"n"]) if b"n" in fields else None
     except (KeyError, ValueError, IndexError, struct.error) as error:
-        raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
+        raise RecordDamaged(f"journal entry {sequence}: {described(error)}") from error
     actor = fields.get(b"w", b"").decode(errors="backslashreplace")
     return JournalEntry(sequence, kind, at_ms, total, items, _size(fields), before, actor)
 
@@ -120,7 +120,7 @@ def read_head(stream_id: bytes, fields: Fields) -> EntryHead:
         kind, at_ms = cast(EventKind, fields[b"k"].decode()), int(fields[b"t"])
         found = int(fields[b"n"]) if b"n" in fields else None
     except (KeyError, ValueError, IndexError, struct.error) as error:
-        raise RecordDamaged(f"journal entry {sequence}: {type(error).__name__}: {error}") from error
+        raise RecordDamaged(f"journal entry {sequence}: {described(error)}") from error
     return EntryHead(sequence, kind, at_ms, items // 2, _size(fields), found)
 
 

@@ -6,7 +6,7 @@ target that fails is held alone (`duebridge.worker.lanes.targets`).
 
 import threading
 import time
-from collections.abc import Callable, Container, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Sequence, Set
 from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -52,6 +52,15 @@ class OutgoingBatch(NamedTuple):
         """The number and decoded size of its envelopes."""
         count = sum(group.load.envelopes for group in self.groups)
         return Load(count, sum(group.load.size_bytes for group in self.groups))
+
+    def by_group(
+        self, outcomes: Sequence[Outcome]
+    ) -> Iterator[tuple[TargetGroup, Sequence[Outcome]]]:
+        """Yield each group with the outcomes of its envelopes; none where nothing was published."""
+        place = 0
+        for group in self.groups:
+            yield group, outcomes[place : place + group.load.envelopes]
+            place += group.load.envelopes
 
     @property
     def is_side_batch(self) -> bool:
@@ -128,7 +137,7 @@ class Lane:
             outcomes = self._publisher.publish(batch)
             self._fault.end()
         except Exception as error:  # a connector bug: the fate of the batch is unknown
-            self._fault.begin(f"{type(error).__name__}: {error}", with_traceback=True)
+            self._fault.begin_fault(error)
             unknown = Outcome(
                 Verdict.INDETERMINATE, error_class=type(error).__name__, error_message=str(error)
             )
@@ -253,13 +262,10 @@ class Lane:
 
     def end(self, outgoing: OutgoingBatch, outcomes: Sequence[Outcome] = ()) -> None:
         """Count a batch as published; the windows follow what was confirmed."""
-        place = 0
         with self.lock:
             self._count(outgoing, -1)
             self._side.give_back(outgoing)
-            for group in outgoing.groups:
-                some = outcomes[place : place + group.load.envelopes]
-                place += group.load.envelopes
+            for group, some in outgoing.by_group(outcomes):
                 confirmed = _confirmed(some, group.load)
                 group.health.window.give_back(group.load, confirmed)
                 self.window.give_back(group.load, confirmed)

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from typing import Literal, NamedTuple, TypeAlias
 
 from duebridge.envelope import Target
+from duebridge.errors import on_one_line
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.keys import Shard
@@ -145,7 +146,7 @@ class TargetHealth:
         self.is_at_fault = any(each.verdict is Verdict.TARGET_FAILED for each in failed)
         self.is_silent = is_silent
         self._next_probe_at = self._monotonic() + PROBE_EVERY_S
-        self._outage.begin(failed[0].error.replace("\n", ": ", 1))
+        self._outage.begin(on_one_line(failed[0].error))
         if is_silent and was_up:  # an unanswered probe says nothing of a rate
             self.window.restart()
 

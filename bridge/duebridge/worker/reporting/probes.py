@@ -20,6 +20,7 @@ import structlog
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
+from duebridge.errors import described
 from duebridge.store.wire.poll import NONE, Stats
 from duebridge.store.workers import IntakeRecord
 from duebridge.worker.shard import ShardView
@@ -76,7 +77,7 @@ class _Server(ThreadingHTTPServer):
         """Log what went wrong in a line; a client that hung up is no error of ours."""
         error = sys.exception()
         say = log.debug if isinstance(error, ConnectionError) else log.error
-        say("probe_failed", error=f"{type(error).__name__}: {error}")
+        say("probe_failed", error=described(error))
 
 
 class HealthServer:

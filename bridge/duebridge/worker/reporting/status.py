@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from operator import attrgetter
 
-from duebridge.errors import StoreUnavailable
+from duebridge.errors import StoreUnavailable, described
 from duebridge.store.workers import (
     HeldTarget,
     IntakeRecord,
@@ -174,4 +174,4 @@ class StatusWriter:
         except StoreUnavailable:
             pass
         except Exception as error:  # most often its user has no right to write the record
-            self._refusal.begin(f"{type(error).__name__}: {error}")
+            self._refusal.begin(described(error))

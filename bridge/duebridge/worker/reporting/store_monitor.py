@@ -76,7 +76,7 @@ class StoreMonitor:
             log.debug("store_not_seen", error=str(error))
         except Exception as error:
             self.snapshot = None
-            self._failure.begin(f"{type(error).__name__}: {error}", with_traceback=True)
+            self._failure.begin_fault(error)
 
     def _sample(self) -> StoreSnapshot:
         vitals = read_vitals(self._connection)

@@ -18,6 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
+from duebridge.errors import described
 from duebridge.store.server.errors import SentinelRefused
 from duebridge.store.server.forks import renew_after_fork, renew_pool_locks
 from duebridge.store.server.redis_client import RedisClient, SafePool, role_of
@@ -131,7 +132,7 @@ class MasterFinder:
 
     def _note_failure(self, error: Exception) -> None:
         say = log.debug if self._has_failed else log.error
-        say("sentinels_not_asked", error=f"{type(error).__name__}: {error}")
+        say("sentinels_not_asked", error=described(error))
         self._has_failed = True
 
     def ask_again(self) -> None:
