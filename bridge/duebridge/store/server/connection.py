@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
-from redis.exceptions import NoScriptError
-
 from duebridge.config.durability import ReplicaWait
 from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.caller import check_awaited, is_abandoned
@@ -20,7 +18,7 @@ from duebridge.store.server.durability import run_replicated
 from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.opening import Client, open_client
 from duebridge.store.server.reconnects import CallSuppressed, Reconnects
-from duebridge.store.server.scripts import Script, names, script, sharded
+from duebridge.store.server.scripts import Script, names, run_script, script, sharded
 from duebridge.store.server.sets.cluster import ClusterClient, node_name, server_of
 
 P = ParamSpec("P")
@@ -153,23 +151,16 @@ class Connection:
     ) -> Any:
         if wanted is not None:
             return run_replicated(self.client, called, rest, wanted)
-        execute: Callable[..., Any] = self.client.execute_command
-        try:
-            return execute("EVALSHA", called.sha, *rest)
-        except NoScriptError:  # restarted, failed over, moved, or SCRIPT FLUSH: it did not run
-            return self._load_and_run(called, rest)
+        return run_script(
+            called, rest, self.client.execute_command, lambda: self._load(called, rest)
+        )
 
-    def _load_and_run(self, called: Script, rest: tuple[Argument, ...]) -> Any:
-        """Load a script where its keys are, since other nodes need not answer, and run it."""
-        execute: Callable[..., Any] = self.client.execute_command
+    def _load(self, called: Script, rest: tuple[Argument, ...]) -> None:
+        """Load a script where its keys are, since other nodes need not answer."""
         if isinstance(self.client, ClusterClient):
             self.client.load_at(str(rest[1]), called.source)
         else:
             self.client.script_load(called.source)
-        try:
-            return execute("EVALSHA", called.sha, *rest)
-        except NoScriptError:  # flushed again, or a slot on its way: send it whole
-            return execute("EVAL", called.source, *rest)
 
     def close(self) -> None:
         """Close every socket."""

@@ -12,7 +12,7 @@ from redis.credentials import CredentialProvider
 
 from duebridge.errors import ConfigError
 
-Words: TypeAlias = "tuple[()] | tuple[str] | tuple[str, str]"
+Login: TypeAlias = "tuple[()] | tuple[str] | tuple[str, str]"
 
 
 class StoreCredentials(CredentialProvider):
@@ -25,7 +25,7 @@ class StoreCredentials(CredentialProvider):
         self,
         url: str,
         read_url: Callable[[], str],
-        login_in: "Callable[[str], Words] | None" = None,
+        login_in: "Callable[[str], Login] | None" = None,
     ) -> None:
         """Begin with the login in `url`; `read_url` returns the URL as it is now."""
         self._read_url = read_url
@@ -36,7 +36,7 @@ class StoreCredentials(CredentialProvider):
         """Show no secret."""
         return "StoreCredentials(***)"
 
-    def get_credentials(self) -> Words:  # type: ignore[override]  # never empty
+    def get_credentials(self) -> Login:  # type: ignore[override]  # never empty
         """Return user and password, or the password alone."""
         with suppress(ConfigError, ValueError):
             self._last = self._login_in(self._read_url()) or self._last
@@ -68,18 +68,19 @@ def sentinels_login(
     return {"credential_provider": login}
 
 
-def _sentinels_login_in(url: str) -> Words:
+def _sentinels_login_in(url: str) -> Login:
     given = dict(parse_qsl(urlsplit(url).query))
-    user, password = given.get("sentinel_username", ""), given.get("sentinel_password", "")
-    if not (user or password):
-        return ()
-    return (user, password) if user else (password,)
+    return _login(given.get("sentinel_username", ""), given.get("sentinel_password", ""))
 
 
-def _login_in(url: str) -> Words:
+def _login_in(url: str) -> Login:
     """Return the login of a URL as `AUTH` takes it."""
     login, at, _ = urlsplit(url).netloc.rpartition("@")
     user, _, password = (unquote(part) for part in login.partition(":"))
-    if not at or not (user or password):
+    return _login(user, password) if at else ()
+
+
+def _login(user: str, password: str) -> Login:
+    if not (user or password):
         return ()
     return (user, password) if user else (password,)

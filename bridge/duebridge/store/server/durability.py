@@ -5,15 +5,15 @@ keys: WAIT counts the replicas that have the last write of its own connection. S
 a call always writes (`lua/shared/renewed.lua`), even where it only repeats an answer.
 """
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
-from redis.exceptions import NoPermissionError, NoScriptError
+from redis.exceptions import NoPermissionError
 
 from duebridge.config.durability import ReplicaWait
 from duebridge.durations import format_ms
 from duebridge.errors import Indeterminate
-from duebridge.store.server.scripts import Script
+from duebridge.store.server.scripts import Script, run_script
 from duebridge.store.server.sets.cluster import ClusterClient
 
 # Settlements need not wait: what they lose is a duplicate after a fault.
@@ -25,25 +25,17 @@ WAITING = frozenset(
 )
 
 
-def run_replicated(client: Any, called: Script, rest: Sequence[Any], wanted: ReplicaWait) -> Any:
+def run_replicated(client: Any, called: Script, rest: tuple[Any, ...], wanted: ReplicaWait) -> Any:
     """Return a script's answer once `wanted.replicas` have what it wrote; `rest` begins EVALSHA's.
 
     Raises `Indeterminate` with the answer where too few say so in time, and the client's errors.
     """
-    if isinstance(client, ClusterClient):
-        return client.at_owner(rest[1], lambda node: _run(node, called, rest, wanted))
-    return _run(client, called, rest, wanted)
 
+    def run(node: Any) -> Any:
+        execute = partial(_execute, node, wanted)
+        return run_script(called, rest, execute, lambda: node.script_load(called.source))
 
-def _run(client: Any, called: Script, rest: Sequence[Any], wanted: ReplicaWait) -> Any:
-    try:
-        return _execute(client, wanted, "EVALSHA", called.sha, *rest)
-    except NoScriptError:  # this node restarted, or was promoted; others need not answer
-        client.script_load(called.source)
-    try:
-        return _execute(client, wanted, "EVALSHA", called.sha, *rest)
-    except NoScriptError:  # flushed again meanwhile: send it whole
-        return _execute(client, wanted, "EVAL", called.source, *rest)
+    return client.at_owner(rest[1], run) if isinstance(client, ClusterClient) else run(client)
 
 
 def _execute(client: Any, wanted: ReplicaWait, *command: Any) -> Any:

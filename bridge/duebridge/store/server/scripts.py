@@ -5,10 +5,13 @@ A script names its parts in one comment line, `-- @include prelude poll`; each i
 """
 
 import re
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha1
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from redis.exceptions import NoScriptError
 
 _INCLUDE = re.compile(r"^-- @include (.+)$", re.MULTILINE)
 
@@ -32,6 +35,24 @@ def script(name: str) -> Script:
 def sharded(called: Script) -> Script:
     """Return a script for a Cluster: what it publishes stays in its slot, not on every node."""
     return _of(called.name, called.source.replace("'PUBLISH'", "'SPUBLISH'"))
+
+
+def run_script(
+    called: Script, rest: tuple[Any, ...], execute: Callable[..., Any], load: Callable[[], object]
+) -> Any:
+    """Run a script by its digest; have a server that does not know it `load` it first.
+
+    A server that was restarted, promoted or flushed, or that has just got the slot, refuses the
+    digest without running anything. `rest` is what follows the digest in EVALSHA.
+    """
+    try:
+        return execute("EVALSHA", called.sha, *rest)
+    except NoScriptError:
+        load()
+    try:
+        return execute("EVALSHA", called.sha, *rest)
+    except NoScriptError:  # flushed again, or a slot on its way: send it whole
+        return execute("EVAL", called.source, *rest)
 
 
 def _of(name: str, source: str) -> Script:
