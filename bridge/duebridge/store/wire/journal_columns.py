@@ -4,10 +4,10 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from duebridge.errors import RecordDamaged, described
 from duebridge.store.wire.journal_entry import (
     EntryHead,
     Fields,
+    damage_of,
     read_head,
     read_note,
     read_strings,
@@ -29,13 +29,10 @@ class EntryColumns(NamedTuple):
 def read_entry_columns(stream_id: bytes, fields: Fields) -> EntryColumns:
     """Return an entry of the stream, without what failed; raises `RecordDamaged`."""
     head = read_head(stream_id, fields)
-    try:
+    with damage_of(head.sequence):
         flat = read_strings(fields.get(b"i", b""))
         ids = [name.decode(errors="backslashreplace") for name in flat[::2]]
         due, attempts, reasons = _notes(flat[1::2])
-    except (ValueError, IndexError, struct.error) as error:
-        text = f"journal entry {head.sequence}: {described(error)}"
-        raise RecordDamaged(text) from error
     return EntryColumns(head, ids, due, attempts, reasons)
 
 

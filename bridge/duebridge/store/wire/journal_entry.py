@@ -1,7 +1,8 @@
 """An entry of a shard's journal as the stream has it: lua/shared/journal.lua has the layout."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from duebridge.errors import RecordDamaged, described
@@ -10,6 +11,7 @@ Fields: TypeAlias = Mapping[bytes, bytes]
 
 _DUE_BYTES, _ATTEMPT_BYTES, _REASON_BYTES = 6, 10, 11  # of a note up to and with that field
 _NEXT_BYTES = 6  # of a detail
+_ARRAY = 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"}  # of msgpack: a short one, its mask, longer ones
 _LONGER = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}  # strings that say their size in bytes of its own
 
 EventKind: TypeAlias = Literal[
@@ -85,42 +87,44 @@ class EntryHead(NamedTuple):
         return self.sequence - 1 if self.found is None else self.found
 
 
-def read_entry(stream_id: bytes, fields: Fields) -> JournalEntry:
-    """Return an entry of the stream; raises `RecordDamaged` where it cannot be read."""
-    sequence, packed = sequence_of(stream_id), fields.get(b"i", b"")
-    failed = fields.get(b"f", b"")
+@contextmanager
+def damage_of(sequence: int) -> Iterator[None]:
+    """Raise `RecordDamaged`, which names the entry, where its fields cannot be read."""
     try:
-        flat = read_strings(packed)
-        nothing = [b""] * (len(flat) // 2)
-        details = read_strings(fields[b"d"]) if b"d" in fields else nothing
-        messages = _messages(fields[b"m"]) if b"m" in fields else nothing
-        items = [
-            (
-                name.decode(errors="backslashreplace"),
-                read_note(note, detail, failed[n : n + 1], said),
-            )
-            for n, (name, note, detail, said) in enumerate(
-                zip(flat[::2], flat[1::2], details, messages, strict=True)
-            )
-        ]
-        kind = cast(EventKind, fields[b"k"].decode())
-        at_ms, total = int(fields[b"t"]), int(fields[b"b"])
-        before = int(fields[b"n"]) if b"n" in fields else None
+        yield
     except (KeyError, ValueError, IndexError, struct.error) as error:
         raise RecordDamaged(f"journal entry {sequence}: {described(error)}") from error
+
+
+def read_entry(stream_id: bytes, fields: Fields) -> JournalEntry:
+    """Return an entry of the stream; raises `RecordDamaged` where it cannot be read."""
+    sequence, kind, at_ms, _, size, found = read_head(stream_id, fields)
+    with damage_of(sequence):
+        items, total_bytes = _items(fields), int(fields[b"b"])
     actor = fields.get(b"w", b"").decode(errors="backslashreplace")
-    return JournalEntry(sequence, kind, at_ms, total, items, _size(fields), before, actor)
+    return JournalEntry(sequence, kind, at_ms, total_bytes, items, size, found, actor)
+
+
+def _items(fields: Fields) -> list[tuple[str, Note]]:
+    flat = read_strings(fields.get(b"i", b""))
+    nothing = [b""] * (len(flat) // 2)
+    details = read_strings(fields[b"d"]) if b"d" in fields else nothing
+    messages = _messages(fields[b"m"]) if b"m" in fields else nothing
+    failed = fields.get(b"f", b"")
+    rows = zip(flat[::2], flat[1::2], details, messages, strict=True)
+    return [
+        (name.decode(errors="backslashreplace"), read_note(note, detail, failed[n : n + 1], said))
+        for n, (name, note, detail, said) in enumerate(rows)
+    ]
 
 
 def read_head(stream_id: bytes, fields: Fields) -> EntryHead:
     """Return the head of an entry; raises `RecordDamaged` where it cannot be read."""
-    sequence, packed = sequence_of(stream_id), fields.get(b"i", b"")
-    try:
-        items, _ = _head(packed, 0, 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"})
+    sequence = sequence_of(stream_id)
+    with damage_of(sequence):
+        items, _ = _head(fields.get(b"i", b""), 0, *_ARRAY)
         kind, at_ms = cast(EventKind, fields[b"k"].decode()), int(fields[b"t"])
         found = int(fields[b"n"]) if b"n" in fields else None
-    except (KeyError, ValueError, IndexError, struct.error) as error:
-        raise RecordDamaged(f"journal entry {sequence}: {described(error)}") from error
     return EntryHead(sequence, kind, at_ms, items // 2, _size(fields), found)
 
 
@@ -163,7 +167,7 @@ def _messages(packed: bytes) -> list[bytes]:
 
 def read_strings(packed: bytes) -> list[bytes]:
     """Return a msgpack array of raw strings, which need not be UTF-8; no library reads those."""
-    count, at = _head(packed, 0, 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"})
+    count, at = _head(packed, 0, *_ARRAY)
     strings = []
     for _ in range(count):
         first = packed[at]
