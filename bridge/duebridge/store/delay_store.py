@@ -24,6 +24,7 @@ from duebridge.store.wire.poll import Poll, Stats
 from duebridge.store.wire.record import pack
 from duebridge.store.wire.replies import (
     CancelAnswer,
+    DoneReply,
     DropAnswer,
     Entry,
     FoundReply,
@@ -32,10 +33,8 @@ from duebridge.store.wire.replies import (
     MoveReply,
     NoteMode,
     NoteName,
-    NoteReply,
     Page,
     ReclaimReply,
-    RenewReply,
     ReplayAnswer,
     RescheduleReply,
     ResumeReply,
@@ -377,14 +376,14 @@ class DelayStore(ColdCalls, DividedShard):
 
     def renew(self) -> bool:
         """Put the counters beyond every number given out, as any writing call does when due."""
-        return bool(read_reply(self._run("renew"), RenewReply).did)
+        return bool(read_reply(self._run("renew"), DoneReply).did)
 
     def note(self, name: NoteName, value: int, how: NoteMode = "set", lease: str = "") -> bool:
         """Note how far an outside job has come; `first` keeps an earlier note, `rise` a higher.
 
         A note of a job of the cold tier is refused without the `lease` that it was given.
         """
-        return bool(read_reply(self._run("note", name, value, how, lease), NoteReply).did)
+        return bool(read_reply(self._run("note", name, value, how, lease), DoneReply).did)
 
     def watch(self, worker: str, keep_ms: int) -> WatchReply:
         """Take or keep the shard's gauge lease for `keep_ms`; 0 gives it up.

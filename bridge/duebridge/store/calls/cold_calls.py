@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from duebridge.store.calls.shard_calls import ShardCalls
 from duebridge.store.wire.replies import (
     DemoteReply,
+    DoneReply,
     GenerationReply,
     LiftReply,
     MarkReply,
     OccupyReply,
     SiftReply,
-    VacateReply,
     read_reply,
     read_text,
 )
@@ -57,7 +57,7 @@ class ColdCalls(ShardCalls):
 
     def vacate(self, token: str) -> bool:
         """Give the lease of the cold tier back; return whether the caller had it."""
-        return bool(read_reply(self._run("vacate", token), VacateReply).did)
+        return bool(read_reply(self._run("vacate", token), DoneReply).did)
 
     def mark(self, ids: Sequence[str], lowest: int | None, lease: str) -> list[str]:
         """Mark ids whose rows are about to be cold, with their lowest generation.

@@ -166,22 +166,8 @@ class OccupyReply(NamedTuple):
     until_ms: int
 
 
-class VacateReply(NamedTuple):
-    """Whether the caller had the lease of the cold tier."""
-
-    now_ms: int
-    did: int
-
-
 NoteName: TypeAlias = Literal["hydrated_until", "hydrating_until", "journal_kept", "cold_kept"]
 NoteMode: TypeAlias = Literal["set", "first", "rise"]
-
-
-class NoteReply(NamedTuple):
-    """Whether the call changed the note."""
-
-    now_ms: int
-    did: int
 
 
 class WatchReply(NamedTuple):
@@ -192,19 +178,19 @@ class WatchReply(NamedTuple):
     is_mine: int
 
 
-class RenewReply(NamedTuple):
-    """Whether this call renewed the shard; another may have before it."""
-
-    now_ms: int
-    did: int
-
-
 class HistogramReply(NamedTuple):
     """The number of pending and of retry envelopes that fall due in each bucket."""
 
     now_ms: int
     pending: list[Count]
     retry: list[Count]
+
+
+class DoneReply(NamedTuple):
+    """Whether the call changed anything: a note, the counters, the lease of the cold tier."""
+
+    now_ms: int
+    did: int
 
 
 class GenerationReply(NamedTuple):
