@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping
 from contextlib import suppress
 
 from duebridge.errors import StoreError
-from duebridge.store.batching import CALL_ROWS
+from duebridge.store.aside import aside_pages
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.workers import Workers
 from duebridge.telemetry.outage import Outage
@@ -76,12 +76,10 @@ class Orphans:
         """Return the tags of some more retries of a shard."""
         found: set[str] = set()
         with suppress(StoreError):  # the loop of the shard tells of a store that is away
-            for _ in range(0 if self._closed.is_set() else PAGES):
-                page = view.store.count_aside(CALL_ROWS, self._cursors[view])
+            most_pages = 0 if self._closed.is_set() else PAGES
+            for page in aside_pages(view.store, self._cursors[view], most_pages):
                 found.update(page.counts)
                 self._cursors[view] = page.cursor or NO_CURSOR
-                if page.cursor is None:
-                    break
         return found
 
     def _not_held_here(
