@@ -27,11 +27,9 @@ from duebridge.worker.process import Runner
 from duebridge.worker.reload import CONFIG_EVERY_S, Changes, Reload
 from duebridge.worker.reporting.gauges import register
 from duebridge.worker.reporting.missing import MissingRoutes
-from duebridge.worker.reporting.probes import HealthServer
+from duebridge.worker.reporting.probes import HOST, HealthServer
 from duebridge.worker.reporting.status import StatusWriter
 from duebridge.worker.reporting.store_monitor import StoreMonitor
-
-HOST = "0.0.0.0"  # noqa: S104 - where HealthServer listens
 
 log = structlog.get_logger()
 
@@ -170,8 +168,13 @@ def serve_health(
     register(runner.views, runner.lanes.values(), monitor)
     missing = MissingRoutes(absent, lambda: runner.config, lambda: monitor.snapshot)
     try:
-        intake = (intakes.records, intakes.idle_s)
-        server = HealthServer(runner.worker, port, HOST, *intake, missing.faults)
+        server = HealthServer(
+            runner.worker,
+            port,
+            intakes=intakes.records,
+            idle_s=intakes.idle_s,
+            missing=missing.faults,
+        )
     except OSError as error:
         raise ConfigError(
             f"--health-port: cannot listen on {HOST}:{port}: {error.strerror}"

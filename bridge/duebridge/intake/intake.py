@@ -27,7 +27,7 @@ from duebridge.intake.unsettled_batch import UnsettledBatch
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
 from duebridge.runtime import in_background
-from duebridge.store.workers import IntakeRecord
+from duebridge.store.workers import MOST_ERROR, IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.telemetry.outage import Outage
 
@@ -35,7 +35,6 @@ RECEIVE_S = 0.5
 LARGE = 100  # messages: after fewer there is probably no next batch yet
 FIRST_PAUSE_S = 0.02
 MOST_PAUSE_S = 1.0
-MOST_ERROR = 500  # characters
 LAG_EVERY_S = 1.0
 KEEP_ALIVE_S = 5.0  # below any heartbeat: a slow store may need longer for a batch
 

@@ -27,10 +27,10 @@ from duebridge.scheduling.route_scheduler import (
 from duebridge.store.batching import batches
 from duebridge.store.server.connection import Connection
 from duebridge.store.wire.transitions import KeptMessage, ScheduleMode
+from duebridge.store.workers import MOST_ERROR
 from duebridge.telemetry import metrics
 from duebridge.telemetry.tracing import Tracing
 
-MOST_ERROR = 500  # characters
 REPEAT_FOR_S = 2.0  # of a call while the store is away; then the intake itself waits
 Run = list[ScheduleRequest | RefusedMessage]
 

@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 from duebridge.store.wire.replies import Entry
 
-_NEVER_MS = 2**63
-
 
 class DueWindow(NamedTuple):
     """A range of due instants in epoch ms, both ends included; None leaves an end open."""
@@ -21,7 +19,8 @@ class DueWindow(NamedTuple):
 
     def covers(self, due_at_ms: int) -> bool:
         """Whether a due instant is within."""
-        return (self.from_ms or 0) <= due_at_ms <= (_NEVER_MS if self.to_ms is None else self.to_ms)
+        is_before_end = self.to_ms is None or due_at_ms <= self.to_ms
+        return is_before_end and due_at_ms >= (self.from_ms or 0)
 
 
 ANY_TIME = DueWindow()

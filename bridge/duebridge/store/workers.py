@@ -15,6 +15,7 @@ from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
 
 KEPT_MS = 15_000
+MOST_ERROR = 500  # characters of an error in a record
 
 
 class LaneRecord(msgspec.Struct, frozen=True):

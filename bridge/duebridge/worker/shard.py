@@ -172,10 +172,6 @@ class ShardView:
             return
         self._readdress_at = self._monotonic() + READDRESS_EVERY_S
 
-    def must_poll(self) -> None:
-        """Poll the store before the next step."""
-        self._must_poll = True
-
     def mark_unconfirmed(self) -> None:
         """Record that replicas did not confirm a claim; back off as from a store that is away.
 

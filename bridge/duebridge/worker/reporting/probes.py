@@ -29,6 +29,7 @@ from duebridge.worker.worker import Worker
 # Above the timeouts of store calls and broker pings. With three probes 4 s apart and 3 s of grace,
 # a frozen worker is still replaced within 30 s.
 FROZEN_AFTER_S = 12.0
+HOST = "0.0.0.0"  # noqa: S104 - the kubelet probes from outside the pod
 MOST_CONNECTIONS = 32
 INTAKE_FROZEN_AFTER_S = 60.0  # above a publish deadline, of its dead letters, and a slow log-in
 
@@ -94,7 +95,7 @@ class HealthServer:
         self,
         worker: Worker,
         port: int,
-        host: str = "0.0.0.0",  # noqa: S104 - the kubelet probes from outside the pod
+        host: str = HOST,
         intakes: Intakes = tuple,
         idle_s: Idle = dict,
         missing: Callable[[], list[str]] = list,

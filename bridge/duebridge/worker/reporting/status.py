@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from duebridge.errors import StoreUnavailable, described
 from duebridge.store.workers import (
+    MOST_ERROR,
     HeldTarget,
     IntakeRecord,
     LaneRecord,
@@ -31,7 +32,6 @@ FIRST_TRY_S = 0.2  # until the store's clock is known
 TROUBLED_S = 1.0  # while a broker is not reached
 CLOSE_WITHIN_S = 0.2
 MOST_HELD = 100  # that are shown: those held longest
-MOST_ERROR = 500  # characters
 
 
 def held_targets(lane: Lane, views: Sequence[ShardView], now_ms: int) -> list[HeldTarget]:
@@ -129,14 +129,16 @@ class StatusWriter:
 
     def run_once(self) -> bool:
         """Write the record; False if there is none yet, since the store's clock is not known."""
-        if not self._worker.views:  # it runs intakes alone
-            self._attempt(lambda: self._workers.write(self.record(self._workers.now_ms())))
-            return True
-        now_ms = store_now_ms(self._worker.views)
-        if now_ms is None:
+        views = self._worker.views
+        now_ms = store_now_ms(views)
+        if views and now_ms is None:
             return False
-        self._attempt(lambda: self._workers.write(self.record(now_ms)))
+        self._attempt(lambda: self._write(now_ms))
         return True
+
+    def _write(self, now_ms: int | None) -> None:
+        """Write the record; a process that runs intakes alone asks the store for its clock."""
+        self._workers.write(self.record(self._workers.now_ms() if now_ms is None else now_ms))
 
     def record(self, now_ms: int) -> WorkerRecord:
         """Return the state of this process."""
