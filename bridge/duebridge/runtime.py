@@ -1,11 +1,12 @@
-"""Python's runtime: settings for processes that duebridge owns, and calls in the background.
+"""Python's runtime: settings for processes that duebridge owns, and threads in the background.
 
 The settings hold for all of a process.
 """
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import Thread
@@ -42,6 +43,19 @@ def short_turns() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+def left_s(until: float) -> float:
+    """Return the seconds until an instant of the monotonic clock, 0 once it has passed."""
+    return max(0.0, until - time.monotonic())
+
+
+def join_all(threads: Iterable[Thread], until: float) -> bool:
+    """Wait for threads until an instant of the monotonic clock; return whether all have ended."""
+    waited = list(threads)
+    for thread in waited:
+        thread.join(left_s(until))
+    return not any(thread.is_alive() for thread in waited)
 
 
 def in_background(call: Callable[[], T], name: str) -> "Future[T]":

@@ -17,6 +17,7 @@ from duebridge.intake.letters import LetterBox
 from duebridge.intake.positions import WantedPositions
 from duebridge.ports.publisher import Publisher
 from duebridge.ports.source import Source, SourcePlan
+from duebridge.runtime import join_all
 from duebridge.store.positions import StorePositions
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import REPEAT_FOR_S as STORE_FOR_S
@@ -170,10 +171,10 @@ class IntakeRunner:
         began = time.monotonic()
         within_s = self._config.worker.drain / 1000 / DRAIN_SHARE
         self._stop.set()
-        _join(self._started(), began + within_s)
+        join_all(self._started(), began + within_s)
         for loop in self.loops:
             loop.give_up()
-        _join(self._started(), began + within_s + CLOSE_WITHIN_S)
+        join_all(self._started(), began + within_s + CLOSE_WITHIN_S)
         if self._closing.ident is None:
             self._closing.start()
         self._closing.join(CLOSE_WITHIN_S)
@@ -192,8 +193,3 @@ def _dead_letter(config: Config, name: str) -> Target:
     if target is None:
         raise ConfigError(f"intakes.{name}.dead_letter: missing key")
     return target
-
-
-def _join(threads: Iterator[threading.Thread], until: float) -> None:
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))

@@ -9,6 +9,7 @@ import structlog
 
 from duebridge.config.models import WorkerSettings
 from duebridge.errors import StoreError
+from duebridge.runtime import join_all, left_s
 from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.shard import ShardView
 from duebridge.worker.worker import Worker
@@ -34,14 +35,14 @@ def drain(
     closed_by = drained_by + settings.publish_deadline / 1000 + CLOSE_MARGIN_S
     # First: who listens and has no record counts as frozen.
     listener = _in_background(stop_listening)
-    worker.stop(_left_s(drained_by))
+    worker.stop(left_s(drained_by))
     _in_background(lambda: _give_up_leases(views)).join(GIVE_UP_WITHIN_S)
-    worker.drain(_left_s(drained_by))
+    worker.drain(left_s(drained_by))
     closing = [_in_background(lane.close) for lane in lanes]
-    _join(closing, closed_by)  # the publishers have answered for what was outstanding
-    worker.drain(min(CLOSE_WITHIN_S, _left_s(closed_by)))
+    join_all(closing, closed_by)  # the publishers have answered for what was outstanding
+    worker.drain(min(CLOSE_WITHIN_S, left_s(closed_by)))
     closing += [listener, _in_background(close)]
-    is_over = _join(closing, max(closed_by, time.monotonic() + CLOSE_MARGIN_S / 2))
+    is_over = join_all(closing, max(closed_by, time.monotonic() + CLOSE_MARGIN_S / 2))
     worker.end_threads()
     log.info("drained", took_s=round(time.monotonic() - began, 3))
     return is_over
@@ -54,18 +55,7 @@ def _give_up_leases(views: Sequence[ShardView]) -> None:
             view.gauge_lease.give_up(view.store)
 
 
-def _left_s(until: float) -> float:
-    return max(0.0, until - time.monotonic())
-
-
 def _in_background(call: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=call, name="closing", daemon=True)
     thread.start()
     return thread
-
-
-def _join(threads: Iterable[threading.Thread], until: float) -> bool:
-    """Wait for threads; return whether all have ended."""
-    for thread in threads:
-        thread.join(_left_s(until))
-    return not any(thread.is_alive() for thread in threads)

@@ -11,6 +11,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from queue import Empty
 
+from duebridge.runtime import left_s
 from duebridge.store.keys import Shard
 from duebridge.telemetry.tracing import Tracing
 from duebridge.worker.deliverer import Deliverer
@@ -177,7 +178,7 @@ class Worker:
         self._stopping.set()
         self.wake()
         for loop in (*self._loops.values(), *self._retired):
-            loop.join(max(0.0, until - time.monotonic()))
+            loop.join(left_s(until))
 
     def sleep_s(self) -> float:
         """Return seconds until the next known work of any loop; at most a second."""

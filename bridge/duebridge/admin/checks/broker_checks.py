@@ -15,7 +15,7 @@ from duebridge.errors import ConfigError
 from duebridge.ports.checks import Destination, Finding, FindingSubject, Severity, failure
 from duebridge.ports.discovery import ClientMissing
 from duebridge.ports.source import SourcePlan
-from duebridge.runtime import in_background
+from duebridge.runtime import in_background, left_s
 from duebridge.scheduling.limits import is_glob
 
 DEADLINE_S = 10.0
@@ -39,7 +39,7 @@ def examine_brokers(config: Config, deadline_s: float = DEADLINE_S) -> list[Find
     found: list[Finding] = []
     missing: set[tuple[str, str]] = set()
     for (place, broker, _), future in begun:
-        wait([future], max(0.0, give_up_at - time.monotonic()))
+        wait([future], left_s(give_up_at))
         told = _outcome(place, future) if future.done() else [_hangs(place, within_s)]
         found += [each for each in told if (broker, each.found) not in missing]
         missing |= {(broker, each.found) for each in told if _is_of_target(each)}

@@ -19,6 +19,7 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
 from duebridge.errors import described
+from duebridge.runtime import left_s
 from duebridge.store.server.errors import SentinelRefused
 from duebridge.store.server.forks import renew_after_fork, renew_pool_locks
 from duebridge.store.server.redis_client import RedisClient, SafePool, role_of
@@ -160,7 +161,7 @@ class MasterFinder:
         until = time.monotonic() + 2 * SENTINEL_TIMEOUT_S
         try:
             while len(words) < len(self._sentinels) and _named(words) < enough:
-                words.append(said.get(timeout=max(0.0, until - time.monotonic())))
+                words.append(said.get(timeout=left_s(until)))
         except Empty:
             pass  # one that is frozen says nothing
         return words
