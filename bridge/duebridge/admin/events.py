@@ -85,8 +85,8 @@ class EventReader:
         self._shards = [_ShardReader(journal) for journal in journals]
         self._purges = purges
 
-    def read_too(self, journals: list[Journal]) -> None:
-        """Read these journals from their beginning, but those that it reads already."""
+    def add(self, journals: list[Journal]) -> None:
+        """Read further journals, from their beginning; one that is read already stays as it is."""
         known = {each.journal.shard for each in self._shards}
         self._shards += [_ShardReader(each) for each in journals if each.shard not in known]
 

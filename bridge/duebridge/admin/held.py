@@ -85,8 +85,13 @@ def stopped_lanes(records: Iterable[WorkerRecord]) -> list[StoppedLane]:
         StoppedLane(lane.broker, record.host, record.pid, lane.error)
         for record in records
         for lane in record.lanes
-        if not lane.is_open and record.at_ms - record.started_at_ms >= STARTING_MS
+        if not lane.is_open and has_started(record)
     ]
+
+
+def has_started(record: WorkerRecord) -> bool:
+    """Whether a worker has had its moment to reach its brokers."""
+    return record.at_ms - record.started_at_ms >= STARTING_MS
 
 
 def count_serving(records: Iterable[WorkerRecord], route: str) -> int:

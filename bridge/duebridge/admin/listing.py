@@ -114,7 +114,7 @@ class Listing:
         """The number of lists that are merged, one for each shard and state."""
         return len(self._sources)
 
-    def look(
+    def scan(
         self,
         *,
         window: DueWindow = ANY_TIME,

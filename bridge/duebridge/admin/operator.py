@@ -151,8 +151,8 @@ class Operator:
     ) -> list[EnvelopeChange]:
         """Prevent the delivery of envelopes; one answer per id, in order."""
         opened = self._route(route)
-        answers = ((each, opened.of(each).cancel(each)) for each in _once(ids))
-        return _told((EnvelopeChange(each, route, answer) for each, answer in answers), tell)
+        answers = ((each, opened.of(each).cancel(each)) for each in _distinct(ids))
+        return _tell_each((EnvelopeChange(each, route, answer) for each, answer in answers), tell)
 
     def reschedule(
         self,
@@ -170,8 +170,10 @@ class Operator:
         due = str(due_instant(delay, at))
         most_ms = self._config.routes.get(route, self._config.defaults).max_delay
         opened = self._route(route)
-        answers = ((each, opened.of(each).reschedule(each, due, most_ms)) for each in _once(ids))
-        return _told((EnvelopeChange(each, route, *answer) for each, answer in answers), tell)
+        answers = (
+            (each, opened.of(each).reschedule(each, due, most_ms)) for each in _distinct(ids)
+        )
+        return _tell_each((EnvelopeChange(each, route, *answer) for each, answer in answers), tell)
 
     def deliver_now(
         self, route: str, ids: Iterable[str], tell: TellChanged = _tell_nobody
@@ -195,7 +197,7 @@ class Operator:
         With `spread_ms` they fall due one after the other, evenly over that time: the n-th of N,
         from 0, at `delay_ms` + `spread_ms` * n / N.
         """
-        distinct = _once(ids)
+        distinct = _distinct(ids)
         delays = {
             each: delay_ms + spread_ms * n // len(distinct) for n, each in enumerate(distinct)
         }
@@ -221,7 +223,7 @@ class Operator:
         if named.dead_letter is None:
             raise ConfigError(f"routes.{route}.dead_letter: expected a target; got none")
         target = str(named.dead_letter)
-        return sum(_told(self._shunted(route, target), tell))
+        return sum(_tell_each(self._shunted(route, target), tell))
 
     def _shunted(self, route: str, target: str) -> Iterator[int]:
         for store in self._route(route).shards:
@@ -237,14 +239,14 @@ class Operator:
         settle: Callable[[DelayStore, Sequence[str]], list[Settled]],
         tell: TellSettled,
     ) -> list[DeadSettlement]:
-        distinct = _once(ids)
+        distinct = _distinct(ids)
         answers = (
             DeadSettlement(each, route, status)
             for store, shard_ids in self._route(route).by_shard(distinct, str)
             for batch in in_calls(shard_ids)
             for each, status in zip(batch, answers_of(batch, partial(settle, store)), strict=True)
         )
-        found = {answer.id: answer for answer in _told(answers, tell)}
+        found = {answer.id: answer for answer in _tell_each(answers, tell)}
         return [found[each] for each in distinct]
 
     def _route_stats(self, name: str, shards: int, records: list[WorkerRecord]) -> RouteStats:
@@ -308,7 +310,8 @@ class Operator:
         return {**configured, **registered}
 
 
-def _told(answers: Iterator[Told], tell: Callable[[Told], None]) -> list[Told]:
+def _tell_each(answers: Iterator[Told], tell: Callable[[Told], None]) -> list[Told]:
+    """Tell each answer as soon as it is there; return all."""
     found: list[Told] = []
     for answer in answers:
         tell(answer)
@@ -316,5 +319,5 @@ def _told(answers: Iterator[Told], tell: Callable[[Told], None]) -> list[Told]:
     return found
 
 
-def _once(ids: Iterable[str]) -> list[str]:
+def _distinct(ids: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(ids))

@@ -92,7 +92,7 @@ def search(
     listing = Listing(wanted.route, operator.stores(wanted.route), wanted.state)
     page = max(1, min(PAGE, most_looked // (2 * listing.sources)))
     most = max(1, most_looked - page * listing.sources)
-    listed = listing.look(window=wanted.window, after=after, page=page, most_bytes=most_bytes)
+    listed = listing.scan(window=wanted.window, after=after, page=page, most_bytes=most_bytes)
     return _page(wanted, listed, limit, most, most_bytes)
 
 

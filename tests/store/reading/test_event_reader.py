@@ -93,7 +93,7 @@ def test_reader_of_a_new_journal_too_has_it_from_its_beginning_and_each_event_on
     assert [event.id for event in reader.new()] == ["a"]
     second.pending("b")
     for expected in (["b"], []):
-        reader.read_too([Journal(each.connection, each.shard) for each in (first, second)])
+        reader.add([Journal(each.connection, each.shard) for each in (first, second)])
         assert [event.id for event in reader.new()] == expected
 
 

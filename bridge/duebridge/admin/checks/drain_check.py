@@ -27,14 +27,14 @@ class DrainCheck:
     def __init__(self, connection: Connection) -> None:
         self.is_empty = False
         self._connection = connection
-        self._told: list[Leftover] = []
+        self._logged: list[Leftover] = []
 
     def is_complete(self, config: Config) -> bool:
         """Return whether the workers have nothing left to take out; then log the leftovers.
 
         False while the store is unavailable. Raises `StoreError`.
         """
-        self.is_empty = False  # as of this look
+        self.is_empty = False
         try:
             routes = Operator(config, self._connection).stats()
         except StoreUnavailable:
@@ -42,15 +42,15 @@ class DrainCheck:
         if count_drainable(config, routes):
             return False
         found = list(leftovers(config, routes))
-        self._tell(found)
+        self._log_new(found)
         self.is_empty = not found
         return True
 
-    def _tell(self, found: list[Leftover]) -> None:
+    def _log_new(self, found: list[Leftover]) -> None:
         for leftover in found:
-            if leftover not in self._told:
+            if leftover not in self._logged:
                 log.warning("left_in_store", route=leftover.route, why=leftover.why)
-        self._told = found
+        self._logged = found
 
 
 def count_drainable(config: Config, routes: Sequence[RouteStats]) -> int:

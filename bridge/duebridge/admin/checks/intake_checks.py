@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from duebridge.admin.held import STARTING_MS
+from duebridge.admin.held import has_started
 from duebridge.admin.operator import Operator
 from duebridge.config.models import Config
 from duebridge.durations import format_ms
@@ -43,7 +43,7 @@ def intake_findings(name: str, records: Iterable[WorkerRecord]) -> list[Finding]
 
 def _down(place: str, running: Iterable[Running]) -> Iterator[Finding]:
     for record, intake in running:
-        if not intake.is_up and record.at_ms - record.started_at_ms >= STARTING_MS:
+        if not intake.is_up and has_started(record):
             text = f"worker {record.host} (pid {record.pid}) does not read it: {intake.error}"
             remedy = "fix the broker or the source; the worker retries by itself"
             yield failure(FindingSubject.BROKER, place, text, remedy)

@@ -19,6 +19,7 @@ from duebridge.cli.output import (
     write_json,
 )
 from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
+from duebridge.cli.shown import error_text
 from duebridge.durations import format_instant
 from duebridge.errors import ConfigError, StoreUnavailable
 from duebridge.instants import InstantOrOffset, parse_ago
@@ -116,7 +117,7 @@ def _follow(
         time.sleep(POLL_EVERY_S)
         try:
             with suppress(ConfigError):  # the only route was purged
-                reader.read_too(journals())
+                reader.add(journals())
             _show(reader.new(), output)
             is_away = False
         except StoreUnavailable as error:
@@ -146,8 +147,8 @@ def _line(event: "EnvelopeEvent") -> str:
     parts += [printable(event.id), f"due {format_instant(event.due_at_ms)}"]
     if event.attempt is not None:
         parts.append(f"attempt {event.attempt}")
-    error = ": ".join(each for each in (event.error_class, event.error_message) if each)
-    parts += [each for each in (event.reason, error) if each]
+    error = error_text(event.error_class, event.error_message)
+    parts += filter(None, (event.reason, error))
     if event.counted is not None:
         parts.append("counted" if event.counted else "not counted")
     if event.next_at_ms is not None:
