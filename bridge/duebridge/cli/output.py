@@ -173,6 +173,15 @@ def discard_output() -> None:
     _discard(STDOUT)
 
 
+@contextmanager
+def going_on_unread() -> Iterator[None]:
+    """Let a command that changes something go on if nobody reads its answers any more."""
+    try:
+        yield
+    except OutputClosed:
+        discard_output()
+
+
 def _discard(descriptor: int) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 

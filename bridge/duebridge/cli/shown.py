@@ -6,12 +6,14 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from duebridge.cli.output import Output, write_json, write_table
 from duebridge.durations import format_instant
 from duebridge.jsonl import Base64, json_value
 from duebridge.receipt import EnvelopeDetails
 
 BodyOption = Annotated[bool, typer.Option("--body", help="Include the body.")]
 
+FIELD_COLUMNS = ("field", "value")
 LONG_COLUMNS = ("key", "headers", "target", "priority", "size")
 MOST_CELL = 80  # characters of headers or of a body in a table of many
 
@@ -37,6 +39,14 @@ def as_rows(shown: EnvelopeDetails, with_body: bool) -> list[tuple[str, str]]:
         *field_rows(fields),
         *((f"header {name}", value_cell(value)) for name, value in headers),
     ]
+
+
+def write_details(shown: EnvelopeDetails, output: Output, *, with_body: bool) -> None:
+    """Write everything known of an envelope: fields in rows, or JSON."""
+    if output is Output.JSON:
+        write_json(as_json(shown, with_body))
+    else:
+        write_table(FIELD_COLUMNS, as_rows(shown, with_body))
 
 
 def as_block(shown: EnvelopeDetails, with_body: bool) -> list[tuple[str, str]]:
@@ -68,6 +78,11 @@ def field_rows(fields: Mapping[str, object]) -> list[tuple[str, str]]:
         else (name, value_cell(value))
         for name, value in fields.items()
     ]
+
+
+def error_text(error_class: str, error_message: str) -> str:
+    """Return class and message of an error for people, empty for none."""
+    return ": ".join(filter(None, (error_class, error_message)))
 
 
 def value_cell(value: object) -> str:

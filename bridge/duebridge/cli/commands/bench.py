@@ -1,5 +1,6 @@
 """`duebridge bench`: the cost of the bridge, beside the same client publishing alone."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,7 +104,7 @@ def as_json(row: BenchRow) -> dict[str, Any]:
     return {"round": 0, **fields, **figures}
 
 
-def _show(title: str, rows: "Any") -> None:
+def _show(title: str, rows: Iterable[BenchRow]) -> None:
     shown = []
     for row in rows:
         shown.append(row)

@@ -126,9 +126,9 @@ def _compared(config: Config, running: Path | None) -> list[Finding]:
 
 def _asked(config: Config, connect: bool) -> Iterator[Finding]:
     from duebridge.admin.checks.doctor import CONNECT_CHECKS
-    from duebridge.cli.commands.doctor import look
+    from duebridge.cli.commands.doctor import examine
 
-    return look(config, CONNECT_CHECKS) if connect else iter(())
+    return examine(config, CONNECT_CHECKS) if connect else iter(())
 
 
 def _write_mistakes(path: Path, error: ConfigError) -> None:

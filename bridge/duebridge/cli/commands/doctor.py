@@ -52,11 +52,11 @@ def doctor(
     path = named_config(context, config)
     settings, findings = _load(path)
     if settings is not None:
-        findings += look(settings, DOCTOR_CHECKS)
+        findings += examine(settings, DOCTOR_CHECKS)
     conclude(findings, output)
 
 
-def look(config: "Config", checks: "Sequence[Check]") -> Iterator[Finding]:
+def examine(config: "Config", checks: "Sequence[Check]") -> Iterator[Finding]:
     """Yield the findings of these checks of the store, then those of the brokers in use."""
     from duebridge.admin.checks.broker_checks import examine_brokers
 

@@ -14,10 +14,9 @@ from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import FROM_STDIN, IdFilter, read_ids
 from duebridge.cli.output import (
     Output,
-    OutputClosed,
     OutputOption,
     complain,
-    discard_output,
+    going_on_unread,
     printable,
     write,
     write_json,
@@ -31,7 +30,7 @@ from duebridge.cli.session import (
     opened_producer,
     opened_store,
 )
-from duebridge.cli.shown import BodyOption, as_json, as_rows, field_rows
+from duebridge.cli.shown import FIELD_COLUMNS, BodyOption, field_rows, write_details
 from duebridge.durations import format_instant, parse_instant_ms
 from duebridge.envelope import checked_id, due_instant
 from duebridge.errors import EnvelopeError, listed_counts
@@ -185,20 +184,18 @@ def get(
         known_by = f"delivered, cancelled or never sent: see `duebridge events {route}`"
         complain(f"duebridge: the store knows no envelope {envelope_id!r}: {known_by}")
         finish(is_yes=False)
-    elif output is Output.JSON:
-        write_json(as_json(shown, body) if shown else known)
     elif shown:
-        write_table(("field", "value"), as_rows(shown, body))
+        write_details(shown, output, with_body=body)
+    elif output is Output.JSON:
+        write_json(known)
     else:
-        write_table(("field", "value"), field_rows(msgspec.structs.asdict(known)))
+        write_table(FIELD_COLUMNS, field_rows(msgspec.structs.asdict(known)))
 
 
 def _show_answer(answer: StatusAnswer, output: Output) -> None:
-    try:
+    with going_on_unread():
         if output is Output.JSON:
             write_json(answer)
         else:
             due = f"  due {format_instant(answer.due_at_ms)}" if answer.due_at_ms else ""
             write(f"{answer.status}  {printable(answer.id)}{due}")
-    except OutputClosed:  # nobody reads the answers; the rest is done all the same
-        discard_output()

@@ -18,7 +18,7 @@ from duebridge.cli.output import (
     write_table,
 )
 from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_store
-from duebridge.cli.shown import LONG_COLUMNS, BodyOption, as_block, as_json, long_cells
+from duebridge.cli.shown import LONG_COLUMNS, BodyOption, as_block, as_json, error_text, long_cells
 from duebridge.durations import format_instant
 from duebridge.errors import EnvelopeError
 from duebridge.instants import InstantOrOffset, parse_from_now
@@ -217,7 +217,7 @@ def show_envelopes(
 
 def error_cell(known: Known) -> str:
     """Return class and message of the last error for people, a dash for none."""
-    error = ": ".join(part for part in (known.error_class, known.error_message) if part) or "-"
+    error = error_text(known.error_class, known.error_message) or "-"
     return f"{error}; dead letter: {known.letter_error}" if known.letter_error else error
 
 

@@ -26,10 +26,9 @@ from duebridge.cli.jsonl import (
 )
 from duebridge.cli.output import (
     Output,
-    OutputClosed,
     OutputOption,
     complain,
-    discard_output,
+    going_on_unread,
     shown_progress,
     write,
     write_json,
@@ -197,10 +196,8 @@ class LineSender:
         if receipt.error:
             error = f"line {line.number}: {receipt.error}"
             receipt = msgspec.structs.replace(receipt, error=error)
-        try:
+        with going_on_unread():
             show_receipt(receipt, self._output)
-        except OutputClosed:  # nobody reads the receipts; the envelopes are sent all the same
-            discard_output()
 
     def _refuse(self, line: Line, why: str) -> None:
         self.refused += 1

@@ -67,12 +67,12 @@ def top(
     with opened_store(settings) as connection:
         operator, names = Operator(settings, connection), [route] if route else []
         if once:
-            write_lines(frame(look(operator, names), marks))
+            write_lines(frame(read_view(operator, names), marks))
         else:
             write_frames(_frames(operator, names, marks, pause_s))
 
 
-def look(operator: "Operator", names: Sequence[str]) -> View:
+def read_view(operator: "Operator", names: Sequence[str]) -> View:
     """Read one frame; raises `ConfigError` for an unknown route, and `StoreError`."""
     from duebridge.admin.histogram import due_histogram, edges
     from duebridge.admin.rates import rates
@@ -91,7 +91,7 @@ def _frames(
     last = None
     while True:
         try:
-            last = frame(look(operator, names), marks)
+            last = frame(read_view(operator, names), marks)
             yield last
         except StoreUnavailable as error:
             if last is None:
@@ -150,16 +150,16 @@ def _route_line(stats: "RouteStats", rates: "RouteRates", marks: PlotCharacters)
 
 def _problems(view: View, marks: PlotCharacters) -> "Iterator[Text]":
     """Yield a line for each cause that keeps envelopes from being delivered."""
-    said = list(_said(view))
-    if said:
+    texts = list(_problem_texts(view))
+    if texts:
         yield _line("")
-    for text in said[:MOST_PROBLEMS]:
+    for text in texts[:MOST_PROBLEMS]:
         yield _line(cut(printable(text), WIDTH, marks), "red")
-    if len(said) > MOST_PROBLEMS:
-        yield _line(f"and {len(said) - MOST_PROBLEMS} more: see duebridge doctor", "red")
+    if len(texts) > MOST_PROBLEMS:
+        yield _line(f"and {len(texts) - MOST_PROBLEMS} more: see duebridge doctor", "red")
 
 
-def _said(view: View) -> Iterator[str]:
+def _problem_texts(view: View) -> Iterator[str]:
     from duebridge.admin.held import count_serving, stopped_lanes
 
     held = [each for route in view.routes for each in route.held]

@@ -15,9 +15,8 @@ from duebridge.cli.output import (
     STDERR,
     STDIN,
     Output,
-    OutputClosed,
     complain,
-    discard_output,
+    going_on_unread,
     is_terminal,
     printable,
     shown_progress,
@@ -191,12 +190,10 @@ def _batches(plan: SettlePlan, ids: Iterable[str]) -> Iterator[SettleBatch]:
 def _show(answer: "DeadSettlement", selection: DeadSelection, output: Output) -> None:
     """Write an answer; says why an envelope of this id is not dead if the store has one."""
     state = selection.state(answer.id) if selection.ids and answer.status == "unknown" else ""
-    try:
+    with going_on_unread():
         if output is Output.JSON:
             write_json(answer)
         else:
             write(f"{answer.status:<9}  {printable(answer.id)}")
-    except OutputClosed:  # nobody reads the answers; the rest is settled all the same
-        discard_output()
     if state not in ("", "unknown"):
         complain(f"duebridge: {answer.id!r} is {state}, not dead")

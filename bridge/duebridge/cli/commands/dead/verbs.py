@@ -23,9 +23,9 @@ from duebridge.cli.commands.dead.settling import (
 from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
 from duebridge.cli.exits import finish, telling_what_is_done
 from duebridge.cli.instants import DURATIONS
-from duebridge.cli.output import Output, OutputOption, complain, write_json, write_table
+from duebridge.cli.output import Output, OutputOption, complain, write
 from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_store
-from duebridge.cli.shown import BodyOption, as_json, as_rows
+from duebridge.cli.shown import BodyOption, write_details
 from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.receipt import Known
 
@@ -94,10 +94,8 @@ def show(
         found = "the store knows none" if shown is None else f"it is {shown.state}"
         complain(f"duebridge: route {route}: expected a dead envelope {envelope_id!r}; {found}")
         finish(is_yes=False)
-    elif output is Output.JSON:
-        write_json(as_json(shown, body))
     else:
-        write_table(("field", "value"), as_rows(shown, body))
+        write_details(shown, output, with_body=body)
 
 
 @expand_options
@@ -153,7 +151,7 @@ def shunt(context: typer.Context, route: RouteArgument, config: ConfigOption = N
         telling_what_is_done(lambda: f"{sum(counts)} are tried again" if counts else ""),
     ):
         Operator(settings, connection).shunt(route, counts.append)
-    typer.echo(f"dead letters that are tried again: {sum(counts)}")
+    write(f"dead letters that are tried again: {sum(counts)}")
     finish(is_yes=bool(counts))
 
 
