@@ -74,11 +74,11 @@ def broker_settings(given: Any) -> BrokerSettings:
         raise NO_MAPPING
     name = settings.get("type")
     if not isinstance(name, str):
-        raise refused("type", _MISSING if name is None else _NO_TEXT)
+        raise error_at("type", _MISSING if name is None else _NO_TEXT)
     try:
         model = broker_type(_type_name(settings)).settings
     except ConfigError as error:
-        raise refused("type", fault(str(error))) from None
+        raise error_at("type", fault(str(error))) from None
     return model.model_validate(_resolved(settings, model))
 
 
@@ -90,7 +90,7 @@ def _resolved(given: dict[str, Any], model: type[BrokerSettings]) -> dict[str, A
             try:
                 found[key] = resolve(value)
             except ConfigError as error:
-                raise refused(key, fault(str(error))) from None
+                raise error_at(key, fault(str(error))) from None
     return found
 
 
@@ -109,11 +109,11 @@ def named_type(given: dict[str, Any], brokers: Any) -> BrokerType | None:
     """Return the type of the broker that a block names; None if a mistake is reported there."""
     name = given.get("broker")
     if not isinstance(name, str):
-        raise refused("broker", _MISSING if name is None else _NO_TEXT)
+        raise error_at("broker", _MISSING if name is None else _NO_TEXT)
     if not isinstance(brokers, dict):  # reported at the brokers block
         return None
     if name not in brokers:
-        raise refused("broker", fault(unknown_name("a broker of this file", name, brokers)))
+        raise error_at("broker", fault(unknown_name("a broker of this file", name, brokers)))
     return type_of(brokers[name])
 
 
@@ -123,13 +123,13 @@ def _checked(settings: TargetSettings, may_be_glob: bool) -> Target:
     return settings.target()
 
 
-def refused(key: str, error: PydanticCustomError | PydanticKnownError) -> ValidationError:
+def error_at(key: str, error: PydanticCustomError | PydanticKnownError) -> ValidationError:
     """Return an error at one key of the block that is being validated."""
     kind = error.type if isinstance(error, PydanticKnownError) else error
     return ValidationError.from_exception_data("", [{"type": kind, "loc": (key,), "input": None}])
 
 
-def dumped(settings: Model | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+def dump_fields(settings: Model | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
     """Return the fields of a model of a broker type, which the field's own model does not have."""
     if settings is None:
         return None
@@ -139,7 +139,7 @@ def dumped(settings: Model | None, info: FieldSerializationInfo) -> dict[str, An
 Broker: TypeAlias = Annotated[
     BrokerSettings,
     PlainValidator(broker_settings),
-    PlainSerializer(dumped),
+    PlainSerializer(dump_fields),
     WithJsonSchema({PLACEHOLDER: BROKER}),
 ]
 RouteTarget: TypeAlias = Annotated[

@@ -14,9 +14,9 @@ from duebridge.config.brokers import (
     PLACEHOLDER,
     RouteTarget,
     WrittenTarget,
-    dumped,
+    dump_fields,
+    error_at,
     named_type,
-    refused,
     type_of,
 )
 from duebridge.config.fields import Ms, Name
@@ -81,7 +81,7 @@ def _source(given: Any) -> SourceSettings:
         return SourceSettings(broker=given.value["broker"])
     if kind.source is None:
         text = f"expected a broker of a type that has intakes; got {given.value['broker']!r}"
-        raise refused("broker", fault(text))
+        raise error_at("broker", fault(text))
     return kind.source.model_validate(given.value)
 
 
@@ -108,13 +108,13 @@ def _type_of_source(given: WrittenPart) -> BrokerType | None:
 SourcePart: TypeAlias = Annotated[
     SourceSettings,
     PlainValidator(_source),
-    PlainSerializer(dumped),
+    PlainSerializer(dump_fields),
     WithJsonSchema({PLACEHOLDER: SOURCE}),
 ]
 DeclarationPart: TypeAlias = Annotated[
     Model | None,
     PlainValidator(_declaration),
-    PlainSerializer(dumped),
+    PlainSerializer(dump_fields),
     WithJsonSchema({PLACEHOLDER: DECLARATION}),
 ]
 

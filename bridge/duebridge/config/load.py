@@ -24,9 +24,17 @@ from duebridge.config.models import (
     Store,
     WorkerSettings,
 )
-from duebridge.config.secrets import resolve_at, resolve_known
+from duebridge.config.secrets import KeyPath, resolve_at, resolve_known
 from duebridge.config.serve import Serve
-from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of, kind_of, read_tree, shown
+from duebridge.config.yaml_tree import (
+    Fault,
+    Tree,
+    error_of,
+    kind_of,
+    position_of,
+    read_tree,
+    shown,
+)
 from duebridge.errors import ConfigError, ConfigFileError, did_you_mean, unlisted_name
 from duebridge.ports.broker import BrokerType
 
@@ -85,7 +93,7 @@ def read_config_text(path: str | Path) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         before = data[: error.start].decode()
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        line, column = position_of(before, len(before))
         found = f"byte 0x{data[error.start]:02x}"
         raise ConfigFileError(f"{name}:{line}:{column} expected UTF-8; got {found}") from None
 
@@ -102,7 +110,7 @@ def config_of(tree: Tree) -> Config:
     config, faults = validated(tree)
     # not in an `except`: pydantic's error contains resolved secrets
     if faults or config is None:
-        raise all_of(faults)
+        raise error_of(faults)
     return config
 
 

@@ -180,8 +180,10 @@ class Route(RouteSettings):
     def targets(self) -> dict[tuple[str | int, ...], Target]:
         """Return every target that the route names, by its place in the route."""
         named = {("target",): self.target, ("dead_letter",): self.dead_letter}
-        allowed = {("allow_targets", place): of for place, of in enumerate(self.allow_targets)}
-        return {place: of for place, of in (named | allowed).items() if of is not None}
+        allowed = {
+            ("allow_targets", place): target for place, target in enumerate(self.allow_targets)
+        }
+        return {place: target for place, target in (named | allowed).items() if target is not None}
 
 
 class Config(Model):
@@ -222,8 +224,11 @@ class Config(Model):
     def _name_intakes(cls, given: Any) -> Any:
         if not isinstance(given, dict) or not isinstance(given.get("intakes"), dict):
             return given
-        brokers, intakes = given.get("brokers"), given["intakes"].items()
-        return {**given, "intakes": {name: named_intake(name, of, brokers) for name, of in intakes}}
+        intakes = {
+            name: named_intake(name, intake, given.get("brokers"))
+            for name, intake in given["intakes"].items()
+        }
+        return {**given, "intakes": intakes}
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

@@ -8,8 +8,8 @@ from pydantic_core import PydanticKnownError
 from duebridge.config.brokers import broker_settings
 from duebridge.config.load import validated
 from duebridge.config.models import Config, WorkerSettings
-from duebridge.config.secrets import resolve_at
-from duebridge.config.yaml_tree import Fault, KeyPath, Tree, all_of
+from duebridge.config.secrets import KeyPath, map_leaves, resolve_at
+from duebridge.config.yaml_tree import Fault, Tree, error_of
 from duebridge.errors import ConfigError
 from duebridge.ports.discovery import ClientMissing, broker_type, naming
 from duebridge.ports.settings import BrokerSettings
@@ -24,7 +24,7 @@ def checked_config(tree: Tree) -> tuple[Config, list[ClientMissing]]:
     found = list(broker_faults(tree))
     faults += [fault for fault in found if isinstance(fault, Fault)]
     if faults or config is None:
-        raise all_of(faults)
+        raise error_of(faults)
     return config, [error for error in found if isinstance(error, ClientMissing)]
 
 
@@ -71,21 +71,16 @@ def _publish_deadline_ms(tree: Tree) -> int:
 
 
 def _resolved(name: str, settings: BrokerSettings, unresolved: set[KeyPath]) -> dict[str, object]:
-    def value(path: KeyPath, given: object) -> object:
-        if isinstance(given, dict):
-            return {key: value((*path, key), inner) for key, inner in given.items()}
-        if isinstance(given, list):
-            return [value((*path, place), inner) for place, inner in enumerate(given)]
+    def known(path: KeyPath, leaf: object) -> object:
         try:
-            return resolve_at("", given)
+            return resolve_at("", leaf)
         except ConfigError:
             unresolved.add(path)
-            return given
+            return leaf
 
-    given = settings.model_dump()
     return {
-        key: value(("brokers", name, key), given[key]) if settings.is_at_use(key) else given[key]
-        for key in given
+        key: map_leaves(("brokers", name, key), value, known) if settings.is_at_use(key) else value
+        for key, value in settings.model_dump().items()
     }
 
 

@@ -4,13 +4,19 @@ References are shown unresolved, also in routes that inherit them: the values of
 `${file:...}` never appear.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from duebridge.config.load import config_of
 from duebridge.config.models import Config
-from duebridge.config.secrets import masked_option, masked_secret, masked_setting, masked_url
-from duebridge.config.yaml_tree import KeyPath, Tree, read_tree
+from duebridge.config.secrets import (
+    KeyPath,
+    map_leaves,
+    masked_option,
+    masked_secret,
+    masked_setting,
+    masked_url,
+)
+from duebridge.config.yaml_tree import Tree, read_tree
 
 
 def rendered_config(text: str, name: str) -> dict[str, Any]:
@@ -25,7 +31,7 @@ def masked_config(config: Config) -> dict[str, Any]:
 
     References of the store, the brokers, the tokens and the cold tiers are shown unresolved.
     """
-    shown: dict[str, Any] = _each((), _merged(config), _masked)
+    shown: dict[str, Any] = map_leaves((), _merged(config), _masked)
     return shown
 
 
@@ -48,16 +54,7 @@ def _leave_out_idle(retry: dict[str, str]) -> None:
 
 
 def _shown(tree: Tree, path: KeyPath, value: Any) -> Any:
-    return _each(path, value, lambda at, leaf: _masked(at, _as_written(tree, at, leaf)))
-
-
-def _each(path: KeyPath, value: Any, show: Callable[[KeyPath, Any], Any]) -> Any:
-    """Return a value with each leaf as it is shown at its place."""
-    if isinstance(value, dict):
-        return {key: _each((*path, key), inner, show) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_each((*path, place), inner, show) for place, inner in enumerate(value)]
-    return show(path, value)
+    return map_leaves(path, value, lambda at, leaf: _masked(at, _as_written(tree, at, leaf)))
 
 
 def _as_written(tree: Tree, path: KeyPath, value: object) -> object:

@@ -8,9 +8,12 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from duebridge.errors import ConfigError
+
+KeyPath: TypeAlias = tuple[str | int, ...]
 
 MAX_FILE_BYTES = 64 * 1024
 _REFERENCE = re.compile(
@@ -54,21 +57,28 @@ def with_default(reference: str, form: Callable[[str], str]) -> str:
     return f"{head}:-{form(default)}}}" if has_default else reference
 
 
+def map_leaves(path: KeyPath, value: object, change: Callable[[KeyPath, Any], object]) -> Any:
+    """Return `value`, which is at `path`, with each leaf of its lists and mappings changed."""
+    if isinstance(value, Mapping):
+        return {key: map_leaves((*path, key), inner, change) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [map_leaves((*path, place), inner, change) for place, inner in enumerate(value)]
+    return change(path, value)
+
+
 def resolve_at(place: str, value: object) -> object:
     """Return `value` with all texts in it resolved, at any depth of lists and mappings.
 
     Raises `ConfigError`, which begins with the place: `brokers.billing.url`.
     """
-    if isinstance(value, Mapping):
-        return {key: resolve_at(f"{place}.{key}", inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [resolve_at(f"{place}.{number}", inner) for number, inner in enumerate(value)]
-    if not isinstance(value, str):
-        return value
-    try:
-        return resolve(value)
-    except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from None
+
+    def resolved(path: KeyPath, leaf: object) -> object:
+        try:
+            return resolve(leaf) if isinstance(leaf, str) else leaf
+        except ConfigError as error:
+            raise ConfigError(f"{'.'.join(map(str, path))}: {error}") from None
+
+    return map_leaves((place,), value, resolved)
 
 
 def resolve_known(value: object) -> object:

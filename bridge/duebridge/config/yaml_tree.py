@@ -8,7 +8,7 @@ References are resolved, except those of the store's url and of brokers.
 import re
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import yaml
 from yaml.error import MarkedYAMLError
@@ -23,11 +23,10 @@ from yaml.events import (
 from yaml.nodes import MappingNode, Node, ScalarNode
 from yaml.reader import ReaderError
 
-from duebridge.config.secrets import check_references, resolve
+from duebridge.config.secrets import KeyPath, check_references, resolve
 from duebridge.errors import ConfigError, ConfigFileError
 from duebridge.values import is_utf8
 
-KeyPath: TypeAlias = tuple[str | int, ...]
 MAX_DEPTH = 20
 _INDENTED_BY_TAB = re.compile(r"^ *\t", re.MULTILINE)
 _PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
@@ -61,7 +60,7 @@ class Fault(NamedTuple):
         return f"{self.file}:{self.at.line}:{self.at.column} {path}{': ' * bool(path)}{self.text}"
 
 
-def all_of(faults: Iterable[Fault]) -> ConfigFileError:
+def error_of(faults: Iterable[Fault]) -> ConfigFileError:
     """Return one error with a line for each fault, in the order of the file."""
     return ConfigFileError("\n".join(str(fault) for fault in sorted(faults, key=attrgetter("at"))))
 
@@ -92,7 +91,10 @@ class Tree:
             return self._mapping(node, path)
         self.places[path] = YamlNode([], key, key)
         children = enumerate(node.value)
-        return [self._value(of, (*path, i), _position(of.start_mark)) for i, of in children]
+        return [
+            self._value(child, (*path, place), _position(child.start_mark))
+            for place, child in children
+        ]
 
     def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, object]:
         values: dict[str, object] = {}
@@ -164,7 +166,7 @@ def read_tree(text: str, file: str) -> Tree:
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two: "\UFFFFFFFF"
         raise ConfigFileError(str(_syntax_fault(error, text, file))) from None
     if faults:
-        raise all_of(faults)
+        raise error_of(faults)
     if root is None or (isinstance(root, ScalarNode) and _plain(root.value) is None):
         raise ConfigFileError(f"{file}:1:1 empty: expected at least version, brokers and routes")
     return Tree(file, root)
@@ -199,14 +201,14 @@ def _unwanted(event: Event) -> str | None:
 def _syntax_fault(error: Exception, text: str, file: str) -> Fault:
     if isinstance(error, ReaderError):
         found = f"expected text; got character {error.character:#06x}"
-        return Fault(_position_of(text, error.position), (), found, file)
+        return Fault(position_of(text, error.position), (), found, file)
     if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
         return Fault(TextPosition(1, 1), (), "YAML: an escape stands for no character", file)
     at, problem = _position(error.problem_mark), str(error.problem)
     tab = _INDENTED_BY_TAB.search(text)
     if "'\\t'" in problem:
         return Fault(at, (), "tabs: expected spaces", file)
-    if tab and (found_at := _position_of(text, tab.end() - 1)).line <= at.line:
+    if tab and (found_at := position_of(text, tab.end() - 1)).line <= at.line:
         return Fault(found_at, (), "tabs: expected spaces", file)
     if error.context and error.context_mark:
         problem += f" ({error.context}, line {error.context_mark.line + 1})"
@@ -256,6 +258,7 @@ def _position(mark: _Mark | None) -> TextPosition:
     return TextPosition(mark.line + 1, mark.column + 1)
 
 
-def _position_of(text: str, index: int) -> TextPosition:
+def position_of(text: str, index: int) -> TextPosition:
+    """Return the position of the character of this index."""
     before = text[:index]
     return TextPosition(before.count("\n") + 1, len(before) - before.rfind("\n"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from duebridge.config.load import read_config_text
 from duebridge.config.models import Config, Store
-from duebridge.config.yaml_tree import all_of, read_tree
+from duebridge.config.yaml_tree import error_of, read_tree
 from duebridge.ports.checks import Finding, FindingSubject, failure, ok
 
 _NAMESPACE = ("store", "namespace")
@@ -33,5 +33,5 @@ def compare_namespace(config: Config, running: Path) -> Finding:
 def _namespace_in(file: Path) -> str:
     tree = read_tree(read_config_text(file), str(file))
     if faults := [fault for fault in tree.faults if fault.path == _NAMESPACE]:
-        raise all_of(faults)
+        raise error_of(faults)
     return str(tree.value_at(_NAMESPACE) or Store.model_fields["namespace"].default)
