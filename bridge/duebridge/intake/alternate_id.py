@@ -43,7 +43,9 @@ def store_alternates(
     receipts = scheduler.schedule(
         rows, mode=mode, places=places, primary_ids=primary_ids, least_ms=least_ms
     )
-    taken = [n for n, of in enumerate(receipts) if primary_ids[n] and of.status == "conflict"]
+    taken = [
+        n for n, receipt in enumerate(receipts) if primary_ids[n] and receipt.status == "conflict"
+    ]
     if taken:
         shards = len(scheduler.store.shards)
         again = [replace(rows[n], id=unused_id(rows[n].id, AGAIN, shards)) for n in taken]

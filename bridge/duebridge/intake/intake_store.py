@@ -193,8 +193,10 @@ class IntakeStore:
         pairs = list(zip(run, receipts, strict=True))
         taken = [pair for pair in pairs if pair[1].status in _TAKEN]
         refusals = self._store_alternates(scheduler, taken, is_repeated) if taken else []
-        refusals += [_refusal(each, of.error) for each, of in pairs if of.status == "refused"]
-        self._count([of for _, of in pairs if of.status not in _TAKEN])
+        refusals += [
+            _refusal(each, receipt.error) for each, receipt in pairs if receipt.status == "refused"
+        ]
+        self._count([receipt for _, receipt in pairs if receipt.status not in _TAKEN])
         return refusals
 
     def _store_alternates(
@@ -223,9 +225,9 @@ class IntakeStore:
         receipts = store_alternates(scheduler, alternates, places, primary_ids, mode, least_ms)
         self._count(receipts)
         return [
-            _refusal(each, of.error or f"id: expected a free one; {of.id!r} has other content")
-            for each, of in zip(run, receipts, strict=True)
-            if of.status in _TAKEN or of.status == "refused"
+            _refusal(each, receipt.error or _id_fault(receipt))
+            for each, receipt in zip(run, receipts, strict=True)
+            if receipt.status in _TAKEN or receipt.status == "refused"
         ]
 
     def _envelope(self, request: ScheduleRequest | RefusedMessage) -> Envelope:
@@ -268,6 +270,10 @@ def _reading(intake: IntakeSettings) -> str:
     """Return a name of the settings that ids depend on, empty for the usual ones."""
     origin = "origin" if intake.to == "origin" else ""
     return "-".join(filter(None, (origin, intake.on_conflict.removeprefix("refuse"))))
+
+
+def _id_fault(receipt: Receipt) -> str:
+    return f"id: expected a free one; {receipt.id!r} has other content"
 
 
 def _refusal(request: ScheduleRequest | RefusedMessage, text: str) -> RefusedMessage:

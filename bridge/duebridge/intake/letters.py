@@ -35,17 +35,17 @@ class LetterBox:
     """The dead-letter target of one intake. `use` is called by any thread, `send` by one."""
 
     def __init__(self, publisher: Publisher, target: Target) -> None:
-        self._way = publisher, target
+        self._destination = publisher, target
 
     def use(self, publisher: Publisher, target: Target) -> None:
         """Send to another target from the next `send` on, also what the former one held."""
-        self._way = publisher, target
+        self._destination = publisher, target
 
     def send(self, refusals: Sequence[RefusedMessage]) -> UnsentRefusals:
         """Send refusals; return those that the broker has not confirmed."""
         if not refusals:
             return UnsentRefusals()
-        publisher, target = self._way  # one read: a reload may replace both amid this
+        publisher, target = self._destination  # one read: a reload may replace both amid this
         outcomes = publisher.publish([letter(each, target) for each in refusals])
         pairs = list(zip(refusals, outcomes, strict=True))
         rejected = [each for each, outcome in pairs if outcome.verdict is Verdict.REJECTED]

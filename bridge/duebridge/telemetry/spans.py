@@ -28,7 +28,7 @@ from duebridge.envelope import Envelope, Headers
 from duebridge.ports.publisher import Outcome, Verdict
 from duebridge.receipt import Receipt
 from duebridge.store.wire.leases import LeasedEnvelope
-from duebridge.telemetry.traceparent import find_traceparent
+from duebridge.telemetry.traceparent import find_traceparent, header_text
 
 NAME = "duebridge"
 NS_PER_MS = 1_000_000
@@ -124,11 +124,7 @@ def _parent(headers: Headers) -> Context | None:
     """Return the context of the user's span; None without a valid traceparent."""
     if find_traceparent(headers) is None:
         return None
-    carrier = {
-        name: value.decode("latin-1") if isinstance(value, bytes) else str(value)
-        for name, value in headers
-        if name in _CARRIED
-    }
+    carrier = {name: header_text(value) for name, value in headers if name in _CARRIED}
     return _propagator.extract(carrier, Context())
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from duebridge.envelope import Headers
+from duebridge.envelope import Headers, HeaderValue
 
 _FORM = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED = 0x01
@@ -21,8 +21,13 @@ def find_traceparent(headers: Headers) -> TraceParent | None:
     """Return the traceparent of an envelope's headers; None if there is no valid one."""
     for name, value in headers:
         if name == "traceparent":
-            return _parse(value.decode("latin-1") if isinstance(value, bytes) else str(value))
+            return _parse(header_text(value))
     return None
+
+
+def header_text(value: HeaderValue) -> str:
+    """Return a header's value as text, as HTTP reads its bytes."""
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
 def _parse(text: str) -> TraceParent | None:
