@@ -121,7 +121,7 @@ def of_another_broker(target: Target, broker: str) -> Outcome:
 
 
 class Admission(NamedTuple):
-    """Splits a claim into envelopes to publish and envelopes to set aside, by target."""
+    """A claim, split by target: the envelopes to publish, and those to set aside."""
 
     groups: list[TargetGroup]
     aside: list[tuple[TargetHealth, list[SetAside]]]

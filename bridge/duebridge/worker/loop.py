@@ -44,8 +44,8 @@ class LoopContext(NamedTuple):
     dispatcher: Dispatcher
     acks: Acks
     views: Callable[[], Sequence[ShardView]]
-    look: Callable[[], None]  # a turn begins: have shards moved, are targets well again?
-    has: Callable[["Loop", ShardView], bool]
+    begin_turn: Callable[[], None]  # have shards moved, are targets well again?
+    has_shard: Callable[["Loop", ShardView], bool]
     stopping: threading.Event
     monotonic: Callable[[], float]
 
@@ -82,7 +82,7 @@ class Loop:
     def run_once(self) -> int:
         """Give every shard one turn; return the number of envelopes moved."""
         self._heartbeat()
-        self._shared.look()
+        self._shared.begin_turn()
         self.claims.is_waiting = False
         for lane in self._shared.lanes.values():
             lane.ping()
@@ -206,7 +206,7 @@ class Loop:
         return self._shared.lanes[view.target.broker]
 
     def _has(self, view: ShardView) -> bool:
-        return self._shared.has(self, view)
+        return self._shared.has_shard(self, view)
 
     def _in_turn(self, views: Sequence[ShardView]) -> Iterator[ShardView]:
         """Yield every shard once, round-robin by starting position, so that none is starved."""

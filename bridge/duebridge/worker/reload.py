@@ -125,7 +125,7 @@ class Reload:
         self._swap = swap
         self._settled = text  # in effect, or refused permanently
         self._seen = text
-        self._told = ""
+        self._logged = ""
 
     def run_once(self, *, is_asked: bool = False) -> None:
         """Read the file and apply a changed text; log the result once."""
@@ -145,15 +145,15 @@ class Reload:
             if not (isinstance(error, SwapRefused) and error.may_pass):
                 self._settled = text
             raise
-        self._settled, self._told = text, ""
+        self._settled, self._logged = text, ""
         metrics.config_swapped.inc()
         log.info("config_swapped", **changes._asdict())
 
     def _refuse(self, error: BridgeError, *, is_asked: bool) -> None:
         """Log a refusal once, not at every read of the same faulty file."""
-        if str(error) == self._told and not is_asked:
+        if str(error) == self._logged and not is_asked:
             return
-        self._told = str(error)
+        self._logged = str(error)
         metrics.config_refused.inc()
         log.error("config_refused", reasons=str(error).splitlines())
 

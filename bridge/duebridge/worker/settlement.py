@@ -106,23 +106,25 @@ class Acks:
         with self._lock:
             return list(self._waiting)
 
-    def overdue(self, of: Callable[[ShardView], bool]) -> Sequence[ShardView]:
-        """Return which of some shards have buffered acks that are overdue.
+    def overdue(self, is_ours: Callable[[ShardView], bool]) -> Sequence[ShardView]:
+        """Return which of our shards have buffered acks that are overdue.
 
         Each shard is reported at most once per `ACK_EVERY_S`.
         """
         with self._lock:
             now = self._monotonic()
-            found = [each for each in self._waiting if self._overdue_at(each) <= now and of(each)]
+            found = [
+                each for each in self._waiting if self._overdue_at(each) <= now and is_ours(each)
+            ]
             self._acked_at |= dict.fromkeys(found, now)
             self._forget(now)
             return found
 
-    def sleep_s(self, of: Callable[[ShardView], bool]) -> float | None:
-        """Return seconds until an ack of some shards is overdue; None if nothing is buffered."""
+    def sleep_s(self, is_ours: Callable[[ShardView], bool]) -> float | None:
+        """Return seconds until an ack of our shards is overdue; None if nothing is buffered."""
         with self._lock:
             now = self._monotonic()
-            waits = [self._overdue_at(each) - now for each in self._waiting if of(each)]
+            waits = [self._overdue_at(each) - now for each in self._waiting if is_ours(each)]
             return max(0.0, min(waits)) if waits else None
 
     def _overdue_at(self, view: ShardView) -> float:

@@ -34,6 +34,8 @@ GATHER_S = 0.003  # between promotions, so that a trickle of envelopes still for
 BACKLOG = 100  # envelopes per promotion from which on batches need no gathering
 TICK_S = 0.001  # after this margin the store's clock has certainly reached a due ms
 
+log = structlog.get_logger()
+
 
 class StoreClock(NamedTuple):
     """A reading of the store's clock, and the monotonic instant when it arrived.
@@ -285,9 +287,6 @@ class ShardView:
         if first_ms == NONE:
             return POLL_EVERY_S
         return max(0, first_ms - self.now_ms()) / 1000 + TICK_S
-
-
-log = structlog.get_logger()
 
 
 def claim_batch(

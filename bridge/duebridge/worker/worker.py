@@ -47,14 +47,14 @@ class Worker:
             self._dispatcher,
             self._deliverer.acks,
             lambda: self.views,
-            self._look,
+            self._begin_turn,
             lambda loop, view: self._loop_of(view) is loop,
             self._stopping,
             monotonic,
         )
         self._is_running = False
         self._regrouping = threading.Lock()
-        self._look_at = monotonic() + NODES_EVERY_S
+        self._regroup_at = monotonic() + NODES_EVERY_S
         self._nodes: dict[ShardView, str] = {}
         self._by_shard: dict[Shard, ShardView] = {}
         self._loops: dict[str, Loop] = {}
@@ -63,15 +63,15 @@ class Worker:
 
     # ── which loop has which shard ──────────────────────────────────────────────────────────────
 
-    def _look(self) -> None:
+    def _begin_turn(self) -> None:
         """Pass on which targets are well again; once a second, whether shards have moved.
 
         And whether anything still waits for the targets that are held.
         """
         self._pass_on_recovered()
-        if self._monotonic() >= self._look_at and self._regrouping.acquire(blocking=False):
+        if self._monotonic() >= self._regroup_at and self._regrouping.acquire(blocking=False):
             try:
-                self._look_at = self._monotonic() + NODES_EVERY_S
+                self._regroup_at = self._monotonic() + NODES_EVERY_S
                 self._regroup()
                 self._end_idle_holds()
             finally:

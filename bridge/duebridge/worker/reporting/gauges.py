@@ -31,7 +31,7 @@ class ShardGauge(NamedTuple):
     """One gauge of a shard; `read` returns None for no sample."""
 
     name: str
-    says: str
+    help_text: str
     read: Callable[[ShardView], float | None]
 
 
@@ -51,9 +51,9 @@ def _cold_horizon_s(view: ShardView) -> float | None:
 
 
 VIEW_GAUGES = (
-    ShardGauge("duebridge_store_up", "1: the store answers", lambda of: of.is_heard),
+    ShardGauge("duebridge_store_up", "1: the store answers", lambda view: view.is_heard),
     ShardGauge(
-        "duebridge_unreadable", "1: records need a newer worker", lambda of: of.is_unreadable
+        "duebridge_unreadable", "1: records need a newer worker", lambda view: view.is_unreadable
     ),
     # Of each worker: a page rests on it, and must not wait for another to have the gauge lease.
     ShardGauge(
@@ -63,11 +63,11 @@ VIEW_GAUGES = (
     ),
 )
 LEASED_GAUGES = (
-    ShardGauge("duebridge_due", "Envelopes due now", lambda of: of.stats and of.stats.due),
+    ShardGauge("duebridge_due", "Envelopes due now", lambda view: view.stats and view.stats.due),
     ShardGauge(
         "duebridge_letters_rejected",
         "Dead letters that their target rejects",
-        lambda of: of.stats and of.stats.rejected,
+        lambda view: view.stats and view.stats.rejected,
     ),
     ShardGauge(
         "duebridge_cold_left_seconds", "Time until cold envelopes may be late", _cold_left_s
@@ -78,12 +78,12 @@ LEASED_GAUGES = (
     ShardGauge(
         "duebridge_journal_lag_entries",
         "Journal entries not yet exported",
-        lambda of: of.stats and of.stats.journal_lag,
+        lambda view: view.stats and view.stats.journal_lag,
     ),
     ShardGauge(
         "duebridge_journal_left_entries",
         "Journal entries until the cap drops unexported ones",
-        lambda of: of.stats and of.stats.journal_left,
+        lambda view: view.stats and view.stats.journal_left,
     ),
 )
 
@@ -129,7 +129,7 @@ def _of_shards(
     gauges: Iterable[ShardGauge], views: Iterable[tuple[ShardView, list[str]]]
 ) -> Iterable[Metric]:
     for gauge in gauges:
-        family = GaugeMetricFamily(gauge.name, gauge.says, labels=SHARD)
+        family = GaugeMetricFamily(gauge.name, gauge.help_text, labels=SHARD)
         for view, labels in views:
             if (value := gauge.read(view)) is not None:
                 family.add_metric(labels, value)

@@ -192,7 +192,7 @@ def _not_found(_: str) -> Page:
     return 404, "text/plain; charset=utf-8", b"expected /livez, /readyz, /metrics or /due\n"
 
 
-Look: TypeAlias = tuple[ShardView, Stats]
+KnownShard: TypeAlias = tuple[ShardView, Stats]
 
 
 class Backlog(msgspec.Struct, frozen=True):
@@ -219,21 +219,21 @@ class DueReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def due(views: Iterable[ShardView], intakes: Iterable[IntakeRecord] = ()) -> DueReport:
     """Return the backlogs of all shards whose statistics are known."""
-    by_route: defaultdict[str, list[Look]] = defaultdict(list)
+    by_route: defaultdict[str, list[KnownShard]] = defaultdict(list)
     for view in views:
         if view.stats is not None:
             by_route[view.route.name].append((view, view.stats))
-    everything = [look for looks in by_route.values() for look in looks]
-    routes = {name: _sum(looks) for name, looks in by_route.items()}
+    everything = [shard for shards in by_route.values() for shard in shards]
+    routes = {name: _sum(shards) for name, shards in by_route.items()}
     lags = {each.name: Lag(each.lag) for each in intakes if each.lag is not None}
     return DueReport(routes, _sum(everything), lags)
 
 
-def _sum(looks: Sequence[Look]) -> Backlog:
-    found = [stats for _, stats in looks]
+def _sum(shards: Sequence[KnownShard]) -> Backlog:
+    found = [stats for _, stats in shards]
     return Backlog(
         due_now=sum(stats.due for stats in found),
-        oldest_due_age_s=max((oldest_due_age_ms(*look) for look in looks), default=0) / 1000,
+        oldest_due_age_s=max((oldest_due_age_ms(*shard) for shard in shards), default=0) / 1000,
         due_within_s={
             "60": sum(stats.due_within_60s for stats in found),
             "300": sum(stats.due_within_300s for stats in found),
