@@ -49,4 +49,4 @@ class StorePositions:
             with translated_errors():
                 return call()
 
-        return self._connection.patiently(ask, self._repeat_for_s, self._key)
+        return self._connection.repeat_while_away(ask, self._repeat_for_s, self._key)

@@ -50,34 +50,34 @@ class WakeListener:
         self._thread.join()
 
     def _run(self) -> None:
-        ears: dict[_Place, _HintListener] = {}
+        listeners: dict[_Place, _HintListener] = {}
         try:
             while not self._stop.is_set():
-                self._adapt_safely(ears)
+                self._adapt_safely(listeners)
                 self._stop.wait(POLL_S)
         finally:
-            for ear in ears.values():
-                ear.stop()
-            for ear in ears.values():
-                ear.join()
+            for listener in listeners.values():
+                listener.stop()
+            for listener in listeners.values():
+                listener.join()
 
-    def _adapt_safely(self, ears: dict["_Place", "_HintListener"]) -> None:
+    def _adapt_safely(self, listeners: dict["_Place", "_HintListener"]) -> None:
         """Adapt, or try again at the next turn: without memory or threads hints are late."""
         try:
-            self._adapt(ears)
+            self._adapt(listeners)
             self._has_failed = False
         except Exception as error:
             say = log.debug if self._has_failed else log.error
             say("wake_listener_failed", error=described(error))
             self._has_failed = True
 
-    def _adapt(self, ears: dict["_Place", "_HintListener"]) -> None:
+    def _adapt(self, listeners: dict["_Place", "_HintListener"]) -> None:
         wanted = self._places()
-        dead = {place for place, ear in ears.items() if not ear.is_alive}
-        for place in (ears.keys() - wanted) | dead:
-            ears.pop(place).stop()
-        for place in wanted - ears.keys():
-            ears[place] = _HintListener(self._connection, place[1], self._hear)
+        dead = {place for place, listener in listeners.items() if not listener.is_alive}
+        for place in (listeners.keys() - wanted) | dead:
+            listeners.pop(place).stop()
+        for place in wanted - listeners.keys():
+            listeners[place] = _HintListener(self._connection, place[1], self._wake_shard)
 
     def _places(self) -> set["_Place"]:
         """Return each node that has some of our shards, and their channels."""
@@ -86,7 +86,7 @@ class WakeListener:
             found.setdefault(self._connection.node_of(channel.decode()), set()).add(channel)
         return {(node, frozenset(channels)) for node, channels in found.items()}
 
-    def _hear(self, channel: bytes) -> None:
+    def _wake_shard(self, channel: bytes) -> None:
         if call := self._wake.get(channel):
             call()
 
@@ -98,9 +98,9 @@ class _HintListener:
     """Listens to channels of one node until it is stopped."""
 
     def __init__(
-        self, connection: Connection, channels: frozenset[bytes], hear: Callable[[bytes], None]
+        self, connection: Connection, channels: frozenset[bytes], notify: Callable[[bytes], None]
     ) -> None:
-        self._connection, self._channels, self._hear = connection, channels, hear
+        self._connection, self._channels, self._notify = connection, channels, notify
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="wake-ear", daemon=True)
         self._thread.start()
@@ -122,7 +122,7 @@ class _HintListener:
             except Exception as error:  # the client raises any class on bytes that are no reply
                 log.debug("wake_listener_lost", error=described(error))
                 with suppress(Exception):  # without memory or threads it is late
-                    self._connection.look_again()  # the slot may have moved, and no call noticed
+                    self._connection.renew_map()  # the slot may have moved, and no call noticed
                 self._stopped.wait(PAUSE_S)
 
     def _listen(self) -> None:
@@ -136,7 +136,7 @@ class _HintListener:
 
     def _take(self, message: Mapping[str, Any]) -> None:
         if message["type"] in _HINTS:
-            self._hear(message["channel"])
+            self._notify(message["channel"])
         elif message["type"] == _ENDED:
             raise ConnectionError("the node no longer has a channel's slot")
 

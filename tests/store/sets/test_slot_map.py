@@ -149,7 +149,7 @@ held.wait()
 child, epoch = os.fork(), manager._epoch
 if child == 0:
     signal.alarm(20)
-    client.look_again()
+    client.renew_map()
     while manager._epoch == epoch:
         time.sleep(0.01)
     os._exit(0)

@@ -176,7 +176,7 @@ def await_hint(store: DelayStore, heard: threading.Event) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize(
     ("method", "error"),
-    [("look_again", ERRORS[0]), ("look_again", ERRORS[1]), ("server_of", SystemExit())],
+    [("renew_map", ERRORS[0]), ("renew_map", ERRORS[1]), ("server_of", SystemExit())],
     ids=["RuntimeError", "MemoryError", "the thread ends"],
 )
 def test_hints_of_a_cluster_are_heard_again_after_the_listener_raised(

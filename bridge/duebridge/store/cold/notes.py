@@ -60,7 +60,7 @@ class ColdNotes:
         The cursor of a scan means nothing to another server: if one takes over meanwhile, the scan
         begins again.
         """
-        found: list[Mark] = self._connection.patiently(
+        found: list[Mark] = self._connection.repeat_while_away(
             self._marks_of_one_server, REPEAT_FOR_S, self._memory
         ).value
         return found
@@ -79,7 +79,7 @@ class ColdNotes:
                 if after.info("server")["run_id"] == run:
                     return found
         except SlotMigrating:
-            self._connection.look_again()
+            self._connection.renew_map()
             raise
         raise SlotMigrating("another server took the shard over while its marks were read")
 

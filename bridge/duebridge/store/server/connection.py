@@ -61,7 +61,7 @@ class Connection:
                 for name in names():
                     self.client.script_load(self.form_of(script(name)).source)
 
-        self.patiently(load, repeat_for_s)
+        self.repeat_while_away(load, repeat_for_s)
 
     def run(
         self,
@@ -81,7 +81,9 @@ class Connection:
         call = partial(self._ask, key, self._run_timed, sent, keys, arguments, wanted)
         return _repeat(call, repeat_for_s)
 
-    def patiently(self, call: Callable[[], Any], repeat_for_s: float, key: str = "") -> Reply:
+    def repeat_while_away(
+        self, call: Callable[[], Any], repeat_for_s: float, key: str = ""
+    ) -> Reply:
         """Return the answer of a call; repeat it for `repeat_for_s` while the store is away.
 
         On a Cluster a call about a key waits for that key's node alone. Raises as the call does.
@@ -117,10 +119,10 @@ class Connection:
         """Return redis-py's client of the one server that has a key, now; raises its errors."""
         return server_of(self.client, key)
 
-    def look_again(self) -> None:
+    def renew_map(self) -> None:
         """Renew a Cluster's map of slots soon."""
         if isinstance(self.client, ClusterClient):
-            self.client.look_again()
+            self.client.renew_map()
 
     def form_of(self, called: Script) -> Script:
         """Return a script as this store needs it: on a Cluster hints stay with their slot."""

@@ -75,7 +75,7 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except _OF_CLIENT as error:
-        raise _ours(error) from error
+        raise _translated(error) from error
     except _CONFUSED as error:
         text = f"unreadable reply from the delay store: {type(error).__name__}"
         raise StoreUnavailable(text) from error
@@ -87,10 +87,10 @@ def translated_client_errors() -> Iterator[None]:
     try:
         yield
     except _OF_CLIENT as error:
-        raise _ours(error) from error
+        raise _translated(error) from error
 
 
-def _ours(error: Exception) -> StoreError:
+def _translated(error: Exception) -> StoreError:
     return next(make(error) for kinds, make in _TABLE if isinstance(error, kinds))
 
 
@@ -101,11 +101,15 @@ def _refusal(error: Exception) -> StoreError:
 
 
 def _silence(error: Exception) -> StoreError:
-    return StoreUnavailable(f"the delay store did not answer: {hinted(str(error))}")
+    return StoreUnavailable(_no_answer(error))
 
 
 def _migration(error: Exception) -> StoreError:
-    return SlotMigrating(f"the delay store did not answer: {hinted(str(error))}")
+    return SlotMigrating(_no_answer(error))
+
+
+def _no_answer(error: Exception) -> str:
+    return f"the delay store did not answer: {hinted(str(error))}"
 
 
 def _of_cluster(error: Exception) -> StoreError:

@@ -60,7 +60,9 @@ def check_fitness(
     Raises `StoreUnfit`, naming everything that is wrong and how to fix it; and `StoreUnavailable`
     after `repeat_for_s`.
     """
-    found = connection.patiently(lambda: fitness_faults(connection, needs), repeat_for_s).value
+    found = connection.repeat_while_away(
+        lambda: fitness_faults(connection, needs), repeat_for_s
+    ).value
     refused = [f"{name}: {fault}" for name, fault in found.items() if name not in allow_unfit]
     if refused:
         offer = "; to run all the same, name each in store.allow_unfit"

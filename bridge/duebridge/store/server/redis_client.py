@@ -29,7 +29,7 @@ def role_of(connection: Any) -> str:
     return role.decode() if isinstance(role, bytes) else str(role)
 
 
-class _Checked:
+class _CheckedConnection:
     """Makes a kind of connection know whether it may be kept.
 
     Settled is what is greeted and owes no reply. Only a call that has read its replies says so: a
@@ -70,11 +70,11 @@ def _reset(connected: socket.socket | None) -> None:
 
 
 @cache
-def _checked(kind: Any) -> Any:
-    return type(f"_Checked{kind.__name__}", (_Checked, kind), {})
+def _checked_kind(kind: Any) -> Any:
+    return type(f"_Checked{kind.__name__}", (_CheckedConnection, kind), {})
 
 
-class _Borrowed(set[Any]):
+class _BorrowedConnections(set[Any]):
     """The connections in use; each knows which thread borrowed it, and when."""
 
     def add(self, connection: Any) -> None:
@@ -92,7 +92,7 @@ class SafePool(redis.ConnectionPool):
 
     def __init__(self, connection_class: Any = redis.Connection, **options: Any) -> None:
         """Take redis-py's options of a pool and of its connections."""
-        super().__init__(connection_class=_checked(connection_class), **options)
+        super().__init__(connection_class=_checked_kind(connection_class), **options)
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -107,12 +107,13 @@ class SafePool(redis.ConnectionPool):
         return cls(pool.connection_class, **given)
 
     @property
-    def _in_use_connections(self) -> _Borrowed:
+    def _in_use_connections(self) -> _BorrowedConnections:
         return self._borrowed
 
     @_in_use_connections.setter
     def _in_use_connections(self, connections: Iterable[Any]) -> None:
-        self._borrowed = _Borrowed(connections)  # in place before `reset` lets other threads go on
+        # In place before `reset` lets other threads go on.
+        self._borrowed = _BorrowedConnections(connections)
 
     def release(self, connection: Any) -> None:
         """Take a connection back; close it first unless it is settled."""

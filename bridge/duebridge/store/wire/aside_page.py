@@ -20,7 +20,7 @@ class AsidePage(NamedTuple):
     cursor: tuple[str, str] | None
 
 
-class _Aside(NamedTuple):
+class _AsideReply(NamedTuple):
     now_ms: int
     tags: list[bytes]
     counts: list[Count]
@@ -28,11 +28,11 @@ class _Aside(NamedTuple):
     cursor_score: bytes
 
 
-build_reply_types(_Aside)
+build_reply_types(_AsideReply)
 
 
 def read_aside(reply: object) -> AsidePage:
     """Return the counts of a page, and where the next one begins."""
-    found = read_reply(reply, _Aside)
+    found = read_reply(reply, _AsideReply)
     counts = {read_text(tag): count for tag, count in in_rows(found.tags, found.counts)}
     return AsidePage(counts, read_cursor(found.cursor_id, found.cursor_score))

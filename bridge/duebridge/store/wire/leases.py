@@ -109,7 +109,7 @@ class ProbeReply(NamedTuple):
     cursor: tuple[str, str] | None
 
 
-class _Leases(NamedTuple):
+class _LeaseReply(NamedTuple):
     poll: Poll
     token: bytes
     ids: list[bytes]
@@ -122,19 +122,19 @@ class _Leases(NamedTuple):
 
 def read_claim(reply: object, decoded_bytes: int) -> Claim:
     """Return a claim; envelopes that cannot be read are set apart, and those without room."""
-    return _claim(read_reply(reply, _Leases), decoded_bytes)
+    return _claim(read_reply(reply, _LeaseReply), decoded_bytes)
 
 
 def read_probe(reply: object) -> ProbeReply:
     """Parse the reply of a probe."""
-    found = read_reply(reply, _Leases)
+    found = read_reply(reply, _LeaseReply)
     cursor = read_cursor(found.cursor_id, found.cursor_score)
     return ProbeReply(_claim(found, 0), cursor)
 
 
 def give_back(name: str, reply: object) -> Iterator[tuple[str, list[bytes | str | int]]]:
     """Yield the script that ends what a claim, probe or shunt leased, at once and uncounted."""
-    found = read_reply(reply, _Leases)
+    found = read_reply(reply, _LeaseReply)
     if found.ids and name == "shunt":
         ends = [part for each in found.ids for part in (each, 0, 0, "")]
         yield "postpone", [found.token, "", len(found.ids), *ends]  # no target rejected any
@@ -142,7 +142,7 @@ def give_back(name: str, reply: object) -> Iterator[tuple[str, list[bytes | str 
         yield "release", [found.token, len(found.ids), *found.ids]
 
 
-def _claim(found: _Leases, decoded_bytes: int) -> Claim:
+def _claim(found: _LeaseReply, decoded_bytes: int) -> Claim:
     leased: list[LeasedEnvelope] = []
     damaged: list[DamagedEnvelope] = []
     surplus: list[str] = []

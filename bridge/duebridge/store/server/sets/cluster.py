@@ -61,21 +61,21 @@ class ClusterClient(ExitSafeClient, RedisCluster):
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Send a command to the node of its key; raises redis-py's errors."""
-        with self._looking_again():
+        with self._renewing_map():
             return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
     def get_node_from_key(self, key: str, replica: bool = False) -> Any:
         """Return the node that has a key; raises `SlotNotCoveredError` where the map has none."""
-        with self._looking_again():
+        with self._renewing_map():
             return super().get_node_from_key(key, replica)  # type: ignore[no-untyped-call]
 
     @contextmanager
-    def _looking_again(self) -> Iterator[None]:
+    def _renewing_map(self) -> Iterator[None]:
         """Renew the map soon where it has no node for what is asked."""
         try:
             yield
         except RedisClusterException:
-            self.look_again()
+            self.renew_map()
             raise
 
     def get_redis_connection(self, node: ClusterNode) -> Any:
@@ -106,9 +106,9 @@ class ClusterClient(ExitSafeClient, RedisCluster):
         except redis.exceptions.MovedError as moved:  # it did not run
             return self._reported(self._moved(node, moved), call)
 
-    def look_again(self) -> None:
+    def renew_map(self) -> None:
         """Renew the map of slots soon."""
-        self._map_keeper.look_again()
+        self._map_keeper.renew_map()
 
     def _moved(self, node: ClusterNode, moved: redis.exceptions.MovedError) -> ClusterNode:
         """Return the node to which another one sent us."""
@@ -129,7 +129,7 @@ class ClusterClient(ExitSafeClient, RedisCluster):
             self._map_keeper.failed(node, isinstance(error, redis.exceptions.TimeoutError))
             raise
         except (redis.exceptions.ClusterDownError, redis.exceptions.MovedError):
-            self._map_keeper.look_again()
+            self._map_keeper.renew_map()
             raise
 
     def _execute_command(self, target_node: ClusterNode, *args: Any, **kwargs: Any) -> Any:

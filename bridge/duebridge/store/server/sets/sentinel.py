@@ -88,7 +88,7 @@ class MasterFinder:
 
     def _find_first(self) -> None:
         if self._known.address is None:  # else another thread has found it meanwhile
-            self._learn(_best(self._words(len(self._sentinels) // 2 + 1), self._service))
+            self._learn(_best(self._answers(len(self._sentinels) // 2 + 1), self._service))
 
     def doubt(self) -> None:
         """Ask the Sentinels now: a server did not answer, or is no master."""
@@ -109,10 +109,10 @@ class MasterFinder:
         if self._closed or (self._watcher and self._watcher.is_alive()):
             return
         self._asking = threading.Lock()
-        words = weakref.ref(self), self._doubted
+        watched = weakref.ref(self), self._doubted
         try:
             self._watcher = threading.Thread(
-                target=_watch, args=words, name="sentinels", daemon=True
+                target=_watch, args=watched, name="sentinels", daemon=True
             )
             self._watcher.start()
         except Exception as error:
@@ -139,44 +139,46 @@ class MasterFinder:
     def ask_again(self) -> None:
         """Ask every Sentinel, and follow what is newer; what they refuse is left to the calls."""
         every = len(self._sentinels)
-        words = [each for each in self._words(every) if each.address]
-        if words and not self._closed:
+        answers = [each for each in self._answers(every) if each.address]
+        if answers and not self._closed:
             # Epochs only rise, unless all Sentinels were set up again.
-            self._learn(max(words, key=lambda word: word.epoch), is_certain=len(words) == every)
+            self._learn(
+                max(answers, key=lambda answer: answer.epoch), is_certain=len(answers) == every
+            )
 
-    def _learn(self, word: _SentinelAnswer, *, is_certain: bool = False) -> None:
+    def _learn(self, answer: _SentinelAnswer, *, is_certain: bool = False) -> None:
         before, pool = self._known, self._pool and self._pool()
-        if not (is_certain or word.epoch >= before.epoch):
+        if not (is_certain or answer.epoch >= before.epoch):
             return
-        self._known = word  # also where the same server is master again, of a later epoch
-        if before.address not in (None, word.address) and pool:
+        self._known = answer  # also where the same server is master again, of a later epoch
+        if before.address not in (None, answer.address) and pool:
             pool.disconnect()  # in use, too: what the former master still says is worth nothing
 
-    def _words(self, enough: int) -> list[_SentinelAnswer]:
-        """Return the words of the Sentinels, of all at once, until `enough` named a master."""
-        said: SimpleQueue[_SentinelAnswer] = SimpleQueue()
+    def _answers(self, enough: int) -> list[_SentinelAnswer]:
+        """Return the answers of the Sentinels, asked all at once, until `enough` named a master."""
+        arrived: SimpleQueue[_SentinelAnswer] = SimpleQueue()
         for each in self._sentinels:
-            self._ask_aside(each, said)
-        words: list[_SentinelAnswer] = []
+            self._ask_aside(each, arrived)
+        answers: list[_SentinelAnswer] = []
         until = time.monotonic() + 2 * SENTINEL_TIMEOUT_S
         try:
-            while len(words) < len(self._sentinels) and _named(words) < enough:
-                words.append(said.get(timeout=left_s(until)))
+            while len(answers) < len(self._sentinels) and _count_masters(answers) < enough:
+                answers.append(arrived.get(timeout=left_s(until)))
         except Empty:
             pass  # one that is frozen says nothing
-        return words
+        return answers
 
-    def _ask_aside(self, sentinel: RedisClient, said: "SimpleQueue[_SentinelAnswer]") -> None:
+    def _ask_aside(self, sentinel: RedisClient, arrived: "SimpleQueue[_SentinelAnswer]") -> None:
         """Ask one Sentinel in a thread; where that cannot start, the Sentinel counts as away."""
         try:
             threading.Thread(
-                target=lambda: said.put(_word_of(sentinel, self._service)), daemon=True
+                target=lambda: arrived.put(_answer_of(sentinel, self._service)), daemon=True
             ).start()
         except Exception as error:
-            said.put(_SentinelAnswer(error=error))
+            arrived.put(_SentinelAnswer(error=error))
 
 
-def _word_of(sentinel: redis.Redis, service: str) -> _SentinelAnswer:
+def _answer_of(sentinel: redis.Redis, service: str) -> _SentinelAnswer:
     try:
         client: Any = sentinel
         found = client.execute_command("SENTINEL MASTER", service)
@@ -184,9 +186,8 @@ def _word_of(sentinel: redis.Redis, service: str) -> _SentinelAnswer:
         if found.get("is_failover_in_progress") or "failover_in_progress" in found["flags"]:
             host, port = client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", service)
             if (promoted := (_text(host), int(port))) != address:
-                return _SentinelAnswer(
-                    epoch + 1, promoted
-                )  # the leader knows it a second before the others
+                # the leader knows it a second before the others
+                return _SentinelAnswer(epoch + 1, promoted)
         return _SentinelAnswer(epoch, address)
     except Exception as error:  # the client raises any class on bytes that are no reply
         return _SentinelAnswer(error=error)
@@ -196,15 +197,15 @@ def _text(value: bytes | str) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _named(words: Sequence[_SentinelAnswer]) -> int:
-    return sum(each.address is not None for each in words)
+def _count_masters(answers: Sequence[_SentinelAnswer]) -> int:
+    return sum(each.address is not None for each in answers)
 
 
-def _best(words: Sequence[_SentinelAnswer], service: str) -> _SentinelAnswer:
-    found = max(words, key=lambda word: word.epoch, default=_SentinelAnswer())
+def _best(answers: Sequence[_SentinelAnswer], service: str) -> _SentinelAnswer:
+    found = max(answers, key=lambda answer: answer.epoch, default=_SentinelAnswer())
     if found.address is not None:
         return found
-    errors = [each.error for each in words if each.error is not None]
+    errors = [each.error for each in answers if each.error is not None]
     refusals = [each for each in errors if _is_refusal(each)]
     if refusals:
         raise SentinelRefused(f"its Sentinels: {refusals[0]}")

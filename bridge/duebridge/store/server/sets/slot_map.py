@@ -54,9 +54,9 @@ class MapKeeper:
         """Note that a node did not answer."""
         if is_silent:
             self._silent[node.name] = node
-        self.look_again()
+        self.renew_map()
 
-    def look_again(self) -> None:
+    def renew_map(self) -> None:
         """Renew the map soon."""
         self._is_doubted = True
         self._keep()
