@@ -174,7 +174,7 @@ def discard_output() -> None:
 
 
 @contextmanager
-def going_on_unread() -> Iterator[None]:
+def ignoring_closed_output() -> Iterator[None]:
     """Let a command that changes something go on if nobody reads its answers any more."""
     try:
         yield

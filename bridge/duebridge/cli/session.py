@@ -17,6 +17,7 @@ from duebridge.cli import allow_interrupts
 from duebridge.errors import ConfigError, ConfigFileError
 
 if TYPE_CHECKING:
+    from duebridge.admin.operator import Operator
     from duebridge.config.models import Config
     from duebridge.producer import Producer
     from duebridge.store.server.connection import Connection
@@ -101,6 +102,15 @@ def actor_name() -> str:
     except (KeyError, OSError):  # a container's user may have no name
         name = f"uid {os.getuid()}"
     return name[:MOST_ACTOR]
+
+
+@contextmanager
+def opened_operator(config: "Config") -> "Iterator[Operator]":
+    """Give the operator's side of the store; raises as `opened_store` does."""
+    from duebridge.admin.operator import Operator
+
+    with opened_store(config) as connection:
+        yield Operator(config, connection)
 
 
 @contextmanager

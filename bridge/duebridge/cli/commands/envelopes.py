@@ -16,7 +16,7 @@ from duebridge.cli.output import (
     Output,
     OutputOption,
     complain,
-    going_on_unread,
+    ignoring_closed_output,
     printable,
     write,
     write_json,
@@ -27,6 +27,7 @@ from duebridge.cli.session import (
     IdArgument,
     RouteArgument,
     load,
+    opened_operator,
     opened_producer,
     opened_store,
 )
@@ -37,6 +38,7 @@ from duebridge.errors import EnvelopeError, listed_counts
 from duebridge.instants import parse_at
 
 if TYPE_CHECKING:
+    from duebridge.admin.operator import EnvelopeChange
     from duebridge.store.wire.replies import ChangeAnswer
 
 CancelIdArgument = Annotated[
@@ -144,17 +146,15 @@ def deliver_now(
     The journal has it as rescheduled. Exits 1 if one is in flight, dead or unknown: of such
     envelopes nothing is changed. Dead ones are for `dead replay`.
     """
-    from duebridge.admin.operator import EnvelopeChange, Operator
-
     ids = [checked_id(each) for each in envelope_ids]
     settings = load(context, config)
 
-    def tell(answer: EnvelopeChange) -> None:
+    def tell(answer: "EnvelopeChange") -> None:
         due_at_ms = answer.due_at_ms if answer.status == "rescheduled" else None
         _show_answer(StatusAnswer(answer.id, answer.route, answer.status, due_at_ms), output)
 
-    with opened_store(settings) as connection:
-        answers = Operator(settings, connection).deliver_now(route, ids, tell)
+    with opened_operator(settings) as operator:
+        answers = operator.deliver_now(route, ids, tell)
     finish(is_yes=all(answer.status in ("rescheduled", "recorded") for answer in answers))
 
 
@@ -172,12 +172,8 @@ def get(
     1 if neither knows the id. In JSON, instants are epoch milliseconds, 0 if there is none; key,
     headers and body have the form of a line of send --jsonl: text, or {"base64": "AAE="}.
     """
-    from duebridge.admin.operator import Operator
-
     checked_id(envelope_id)
-    settings = load(context, config)
-    with opened_store(settings) as connection:
-        operator = Operator(settings, connection)
+    with opened_operator(load(context, config)) as operator:
         shown = operator.show(route, envelope_id)
         known = shown or operator.cold(route, envelope_id)
     if known is None:
@@ -193,7 +189,7 @@ def get(
 
 
 def _show_answer(answer: StatusAnswer, output: Output) -> None:
-    with going_on_unread():
+    with ignoring_closed_output():
         if output is Output.JSON:
             write_json(answer)
         else:

@@ -28,7 +28,7 @@ from duebridge.cli.output import (
     Output,
     OutputOption,
     complain,
-    going_on_unread,
+    ignoring_closed_output,
     shown_progress,
     write,
     write_json,
@@ -196,7 +196,7 @@ class LineSender:
         if receipt.error:
             error = f"line {line.number}: {receipt.error}"
             receipt = msgspec.structs.replace(receipt, error=error)
-        with going_on_unread():
+        with ignoring_closed_output():
             show_receipt(receipt, self._output)
 
     def _refuse(self, line: Line, why: str) -> None:

@@ -20,7 +20,7 @@ from duebridge.cli.output import (
     write_lines,
 )
 from duebridge.cli.plots import Bar, age, histogram_lines, marks_of
-from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
+from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_operator
 from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.errors import EnvelopeError
 
@@ -93,17 +93,14 @@ def stats(
     With --histogram it is a plot of what falls due until the horizon, in UTC: pending by its due
     instant, retry by its next try. In JSON it stands beside the routes.
     """
-    from duebridge.admin.operator import Operator
-
     if every is not None and not watch:
         raise EnvelopeError("--every: expected --watch beside it")
     pause_s = parse_pause_s(every or "2s")
     if (histogram and watch) or (horizon and not histogram):
         raise EnvelopeError("--horizon needs --histogram; --histogram excludes --watch")
     settings = load(context, config)
-    with opened_store(settings) as connection:
-        operator = Operator(settings, connection)
-        names = [route] if route else []
+    names = [route] if route else []
+    with opened_operator(settings) as operator:
         if histogram:
             _show_histogram(operator, names, horizon or HorizonChoice.HOUR, output)
             return

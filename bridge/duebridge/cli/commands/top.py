@@ -10,7 +10,7 @@ import typer
 from duebridge.cli.commands.stats import parse_pause_s
 from duebridge.cli.output import printable, write_frames, write_lines
 from duebridge.cli.plots import WIDTH, PlotCharacters, age, compact, cut, marks_of, sparkline
-from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
+from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_operator
 from duebridge.durations import format_instant
 from duebridge.errors import StoreUnavailable
 
@@ -59,13 +59,11 @@ def top(
     brokers that a worker does not reach, each with the broker's own error, then what falls
     due in each minute of the next hour. It fits 80 columns. Ctrl-C exits 130.
     """
-    from duebridge.admin.operator import Operator
-
     pause_s = parse_pause_s(every)
     marks = marks_of(sys.stdout.encoding)
     settings = load(context, config)
-    with opened_store(settings) as connection:
-        operator, names = Operator(settings, connection), [route] if route else []
+    names = [route] if route else []
+    with opened_operator(settings) as operator:
         if once:
             write_lines(frame(read_view(operator, names), marks))
         else:

@@ -16,7 +16,7 @@ from duebridge.cli.output import (
     STDIN,
     Output,
     complain,
-    going_on_unread,
+    ignoring_closed_output,
     is_terminal,
     printable,
     shown_progress,
@@ -190,7 +190,7 @@ def _batches(plan: SettlePlan, ids: Iterable[str]) -> Iterator[SettleBatch]:
 def _show(answer: "DeadSettlement", selection: DeadSelection, output: Output) -> None:
     """Write an answer; says why an envelope of this id is not dead if the store has one."""
     state = selection.state(answer.id) if selection.ids and answer.status == "unknown" else ""
-    with going_on_unread():
+    with ignoring_closed_output():
         if output is Output.JSON:
             write_json(answer)
         else:

@@ -24,7 +24,7 @@ from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, e
 from duebridge.cli.exits import finish, telling_what_is_done
 from duebridge.cli.instants import DURATIONS
 from duebridge.cli.output import Output, OutputOption, complain, write
-from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_store
+from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_operator
 from duebridge.cli.shown import BodyOption, write_details
 from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.receipt import Known
@@ -61,13 +61,11 @@ def ls(
     """
     from duebridge.admin.dead import list_dead
     from duebridge.admin.listing import read_cursor
-    from duebridge.admin.operator import Operator
 
     conditions = filters.read()
     start = None if cursor is None else read_cursor(cursor, route, "dead")
     settings = load(context, config)
-    with opened_store(settings) as connection:
-        operator = Operator(settings, connection)
+    with opened_operator(settings) as operator:
         listed = list_dead(operator, route, conditions.filter(operator), after=start)
         EnvelopePage(route, listed, limit).show(COLUMNS, _row, output)
 
@@ -85,11 +83,9 @@ def show(
     The body is shown only with --body. In JSON, key, headers and body have the form of a line of
     send --jsonl: text, or {"base64": "AAE="}. Exits 1 if the envelope is not dead.
     """
-    from duebridge.admin.operator import Operator
-
     settings = load(context, config)
-    with opened_store(settings) as connection:
-        shown = Operator(settings, connection).show(route, envelope_id)
+    with opened_operator(settings) as operator:
+        shown = operator.show(route, envelope_id)
     if shown is None or shown.state != "dead":
         found = "the store knows none" if shown is None else f"it is {shown.state}"
         complain(f"duebridge: route {route}: expected a dead envelope {envelope_id!r}; {found}")
@@ -142,15 +138,13 @@ def shunt(context: typer.Context, route: RouteArgument, config: ConfigOption = N
     Such a letter stays in the store until its target or the route's dead_letter has changed.
     Exits 1 if there is none.
     """
-    from duebridge.admin.operator import Operator
-
     settings = load(context, config)
     counts: list[int] = []
     with (
-        opened_store(settings) as connection,
+        opened_operator(settings) as operator,
         telling_what_is_done(lambda: f"{sum(counts)} are tried again" if counts else ""),
     ):
-        Operator(settings, connection).shunt(route, counts.append)
+        operator.shunt(route, counts.append)
     write(f"dead letters that are tried again: {sum(counts)}")
     finish(is_yes=bool(counts))
 
@@ -165,13 +159,10 @@ def _settle(
     is_counted: bool = False,
 ) -> None:
     """Settle the dead envelopes that the options select."""
-    from duebridge.admin.operator import Operator
-
     limiter = RateLimiter(parse_rate(options.rate) if options.rate else None)
     conditions = options.read()
     settings = load(context, options.config)
-    with opened_store(settings) as connection:
-        operator = Operator(settings, connection)
+    with opened_operator(settings) as operator:
         wanted = conditions.filter_until_now(operator)
         selection = DeadSelection(operator, route, options.ids or [], wanted)
         plan = SettlePlan(verb, partial(settle, operator), limiter, is_counted)
