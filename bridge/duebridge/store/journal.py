@@ -49,8 +49,8 @@ class Journal:
         self.shard = shard
         self._connection = connection
         self._client: Any = connection.client
-        self._key = f"{shard.tag}:journal"
-        self._meta = f"{shard.tag}:meta"
+        self._key = shard.key("journal")
+        self._meta = shard.key("meta")
 
     def last(self) -> int:
         """Return the number of the newest entry ever written; 0 for none."""

@@ -37,13 +37,10 @@ def read_records(data: Sequence[bytes]) -> RecordColumns:
 def _read_singly(data: Sequence[bytes]) -> RecordColumns:
     found = [_known(each) for each in data]
     return RecordColumns(
-        [None if each is None else each.due_at_ms for each in found],
-        [None if each is None else each.expires_at_ms for each in found],
-        [None if each is None else each.remember_ms for each in found],
-        [None if each is None else each.scheduled_at_ms for each in found],
-        [None if each is None else each.generation for each in found],
-        [None if each is None else each.content_hash for each in found],
-        [None if each is None else each.blob for each in found],
+        *(
+            [None if each is None else getattr(each, field) for each in found]
+            for field in RecordColumns._fields
+        )
     )
 
 
