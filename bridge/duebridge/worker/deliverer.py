@@ -59,7 +59,7 @@ class Deliverer:
     def publish(self, batch: Batch) -> PublishedBatch | None:
         """Publish a batch; whatever happens, its share of the windows is given back.
 
-        None: there is nothing to settle, as an error is logged.
+        None if an error, which is logged, left nothing to settle.
         """
         outcomes: Sequence[Outcome] = ()
         try:
@@ -204,7 +204,7 @@ class Deliverer:
         return found
 
     def _fault(self, view: ShardView) -> Outage:
-        """Return what tells that batches of a route fail by an error of this program."""
+        """Return the outage of a route whose batches fail by an error of this program."""
         name = view.route.name
         found = self._faults.get(name)
         if found is None:
@@ -226,7 +226,7 @@ class Deliverer:
 
     @staticmethod
     def _note_aside(batch: Batch, waiting: Sequence[TargetHealth]) -> None:
-        """Have the targets know where envelopes wait for them, once these are there."""
+        """Note at targets that envelopes of the shard wait for them, which are set aside by now."""
         for health in waiting:
             batch.lane.note_aside(health, batch.view.store.shard)
 

@@ -1,4 +1,4 @@
-"""Turns over the shards of one node of the store: promote, claim, publish, settle.
+"""Serves the shards of one node of the store in turn: promote, claim, publish, settle.
 
     pending ──promote──▶ ready ──claim──▶ unack ──publish──▶ the broker confirms ──ack──▶ gone
        ▲                   ▲                ├─ retry, set aside ─▶ retry ──promote, resume──▶ ready

@@ -64,10 +64,7 @@ class Worker:
     # ── which loop has which shard ──────────────────────────────────────────────────────────────
 
     def _begin_turn(self) -> None:
-        """Pass on which targets are well again; once a second, whether shards have moved.
-
-        And whether anything still waits for the targets that are held.
-        """
+        """Pass on which targets are well again; once a second regroup, end idle holds."""
         self._pass_on_recovered()
         if self._monotonic() >= self._regroup_at and self._regrouping.acquire(blocking=False):
             try:

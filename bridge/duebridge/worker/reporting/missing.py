@@ -28,7 +28,7 @@ class MissingRoutes:
         config: Callable[[], Config],
         snapshot: Callable[[], StoreSnapshot | None],
     ) -> None:
-        """Look at the store; where it does not tell, its first sample is the look at the start."""
+        """Ask the store; where it does not answer, its first sample stands for the start."""
         self._config = config
         self._snapshot = snapshot
         self._at_start: Mapping[str, int] | None = None
