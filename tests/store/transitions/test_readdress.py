@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from duebridge.store.wire.transitions import Postponement
+from duebridge.store.wire.transitions import Postponement, ReaddressMode
 from tests.store.conftest import Opened
 from tests.support.desk import LEASE_MS, Desk, acks
 
@@ -48,8 +48,11 @@ def test_readdress_makes_due_what_had_no_target(open_desk: Opened) -> None:
     assert (due(desk), desk.store.next().first_dead_ms) == (["a", "b"], desk.clock())
 
 
-def test_readdress_makes_due_what_the_former_target_rejected(rejected: Desk) -> None:
-    assert rejected.store.readdress("u") == 2
+@pytest.mark.parametrize(("target", "mode"), [("u", "changed"), ("t", "asked")])
+def test_readdress_to_another_target_or_when_asked_makes_due_what_was_rejected(
+    rejected: Desk, target: str, mode: ReaddressMode
+) -> None:
+    assert rejected.store.readdress(target, mode=mode) == 2
     assert due(rejected) == ["a", "b"]
 
 
@@ -63,11 +66,6 @@ def test_readdress_of_the_same_target_leaves_the_rejected(rejected: Desk) -> Non
         rejected.clock.advance(LEASE_MS)
         assert rejected.store.readdress("t") == 0
         assert due(rejected) == []
-
-
-def test_readdress_when_asked_makes_due_what_this_target_rejected(rejected: Desk) -> None:
-    assert rejected.store.readdress("t", mode="asked") == 2
-    assert due(rejected) == ["a", "b"]
 
 
 @pytest.mark.parametrize("has_letter", [True, False])

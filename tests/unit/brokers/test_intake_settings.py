@@ -75,20 +75,20 @@ def test_schema_takes_an_intake_and_refuses_an_unknown_key() -> None:
     assert list(validator.iter_errors(settings))
 
 
-def test_load_intake_of_a_type_without_intakes_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Memory, "source", None)
-    text = FILE + ONE
-    said = "expected a broker of a type that has intakes; got 'box'"
-
-    assert refusal(text) == [f"f.yaml:9:25 intakes.in.source.broker: {said}"]
-
-
-def test_load_declaration_of_a_type_without_any_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Memory, "declaration", None)
-    text = FILE + DECLARED
-    said = "unknown key, brokers of this type declare nothing for an intake"
-
-    assert refusal(text) == [f"f.yaml:9:51 intakes.in.declare: {said}"]
+@pytest.mark.parametrize(
+    ("lacking", "intake", "expected"),
+    [
+        ("source", ONE, "25 intakes.in.source.broker: expected a broker of a type that has intakes;"
+         " got 'box'"),
+        ("declaration", DECLARED, "51 intakes.in.declare: unknown key, brokers of this type declare"
+         " nothing for an intake"),
+    ],
+)  # fmt: skip
+def test_load_intake_of_a_type_without_its_model_says_so(
+    monkeypatch: pytest.MonkeyPatch, lacking: str, intake: str, expected: str
+) -> None:
+    monkeypatch.setattr(Memory, lacking, None)
+    assert refusal(FILE + intake) == [f"f.yaml:9:{expected}"]
 
 
 @pytest.mark.parametrize(
