@@ -1,7 +1,7 @@
 """The ids of an intake's envelopes: stable across redeliveries, if the message has an identity."""
 
 from hashlib import blake2b
-from itertools import count
+from itertools import chain, count
 
 from duebridge.envelope import SHORT_BYTES, random_id
 from duebridge.ports.source import Arrival
@@ -64,11 +64,9 @@ def republished_id(arrival: Arrival, due_at: str) -> str:
 def unused_id(taken: str, suffix: str, shards: int) -> str:
     """Return an unused id in the same shard as `taken`, so that both share one log position."""
     wanted = shard_number(taken, shards)
-    for number in count():
-        found = sound_id(f"{taken}~{suffix}" + (f"~{number}" if number else ""))
-        if shard_number(found, shards) == wanted:
-            return found
-    raise AssertionError("count() does not end")
+    ends = chain([""], (f"~{number}" for number in count(1)))
+    found = (sound_id(f"{taken}~{suffix}{end}") for end in ends)
+    return next(each for each in found if shard_number(each, shards) == wanted)
 
 
 def _hashed(data: bytes) -> str:

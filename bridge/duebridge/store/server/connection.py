@@ -46,11 +46,9 @@ class Connection:
 
     actor = ""
 
-    def __init__(
-        self, client: Client, observe: Callable[[str, float], None] = lambda _, __: None
-    ) -> None:
+    def __init__(self, client: Client) -> None:
         self.client = client
-        self.observe = observe
+        self.observe: Callable[[str, float], None] = lambda _, __: None
         self._reconnects: dict[str, Reconnects] = {}  # by node: one that fails holds up no other
 
     def load_scripts(self, repeat_for_s: float = 0.0) -> None:
