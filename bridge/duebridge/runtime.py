@@ -6,10 +6,11 @@ The settings hold for all of a process.
 import gc
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from threading import Thread
+from threading import Event, Thread
 from typing import TypeVar
 
 # Python's default of 700 allocations runs it every few messages or requests, and finds no garbage.
@@ -56,6 +57,33 @@ def join_all(threads: Iterable[Thread], until: float) -> bool:
     for thread in waited:
         thread.join(left_s(until))
     return not any(thread.is_alive() for thread in waited)
+
+
+class PeriodicTask(ABC):
+    """Work that a thread of its own repeats, so that a slow answer of the store delays no other."""
+
+    def __init__(self, name: str, first_s: float = 0.0) -> None:
+        """Name the thread; the first step comes `first_s` after the start."""
+        self._first_s = first_s
+        self._closed = Event()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread before its next step; does not wait."""
+        self._closed.set()
+
+    @abstractmethod
+    def step(self) -> float:
+        """Do the work once; return the seconds until the next time."""
+
+    def _run(self) -> None:
+        pause_s = self._first_s
+        while not self._closed.wait(pause_s):
+            pause_s = self.step()
 
 
 def in_background(call: Callable[[], T], name: str) -> "Future[T]":

@@ -5,11 +5,11 @@ and its orphans would wait for the end of `hold`. So each worker looks for their
 retries of its shards. Whoever then tries a target that still fails, holds it, and resumes no more.
 """
 
-import threading
 from collections.abc import Container, Mapping
 from contextlib import suppress
 
 from duebridge.errors import StoreError
+from duebridge.runtime import PeriodicTask
 from duebridge.store.aside import aside_pages
 from duebridge.store.delay_store import NO_CURSOR
 from duebridge.store.workers import Workers
@@ -25,38 +25,30 @@ LOOKS = 2  # of a tag that no worker names
 NAMED_LOOKS = 6  # of one that some worker names, which may know nothing to try the target with
 
 
-class Orphans:
-    """Looks for orphans in the background; a slow answer of the store delays no delivery.
+class Orphans(PeriodicTask):
+    """Looks for orphans in the background.
 
     Of the processes that collect gauges one looks at a shard: the one that has its gauge lease.
     """
 
     def __init__(self, worker: Worker, workers: Workers) -> None:
+        super().__init__("orphans", ORPHANS_EVERY_S)
         self._worker = worker
         self._workers = workers
         self._cursors: dict[ShardView, tuple[str, str]] = {}
         self._seen: dict[tuple[ShardView, str], int] = {}  # the looks at a tag not held here
         self._failure = Outage("orphans_not_sought", "orphans_sought")
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="orphans", daemon=True)
 
-    def start(self) -> None:
-        """Start looking in the background."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop looking; does not wait."""
-        self._closed.set()
-
-    def _run(self) -> None:
-        while not self._closed.wait(ORPHANS_EVERY_S):
-            try:
-                self.run_once()
-                self._failure.end()
-            except StoreError:
-                continue
-            except Exception as error:
-                self._failure.begin_fault(error)
+    def step(self) -> float:
+        """Look once; the loop of a shard tells of a store that is away."""
+        try:
+            self.run_once()
+            self._failure.end()
+        except StoreError:
+            pass
+        except Exception as error:
+            self._failure.begin_fault(error)
+        return ORPHANS_EVERY_S
 
     def run_once(self) -> None:
         """Look once; makes no call of the store for shards without a retry."""

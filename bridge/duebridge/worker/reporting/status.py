@@ -6,13 +6,13 @@ Runs in a thread of its own, so that a slow store delays no delivery.
 import os
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from operator import attrgetter
 
 from duebridge.errors import StoreUnavailable, described
+from duebridge.runtime import PeriodicTask
 from duebridge.store.workers import (
     MOST_ERROR,
     HeldTarget,
@@ -95,7 +95,7 @@ def store_now_ms(views: Sequence[ShardView]) -> int | None:
     return max((view.now_ms() for view in views if view.poll.now_ms), default=None)
 
 
-class StatusWriter:
+class StatusWriter(PeriodicTask):
     """Keeps the record of one worker process in the store while it runs.
 
     `intakes` returns the state of those that the process runs.
@@ -108,6 +108,7 @@ class StatusWriter:
         monotonic: Callable[[], float] = time.monotonic,
         intakes: Callable[[], Sequence[IntakeRecord]] = tuple,
     ) -> None:
+        super().__init__("status")
         self.host = socket.gethostname()
         self.id = f"{self.host}-{os.getpid()}-{secrets.token_hex(3)}"
         self._worker = worker
@@ -115,17 +116,15 @@ class StatusWriter:
         self._intakes = intakes
         self._started_at_ms = 0
         self._refusal = Outage("status_not_written", "status_written", monotonic)
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="status", daemon=True)
-
-    def start(self) -> None:
-        """Start writing in the background."""
-        self._thread.start()
 
     def close(self) -> None:
         """Stop, and remove the record, unless the store takes longer than `CLOSE_WITHIN_S`."""
-        self._closed.set()
+        super().close()
         self._thread.join(CLOSE_WITHIN_S)
+
+    def step(self) -> float:
+        """Write the record; sooner again while something is wrong."""
+        return self._pause_s() if self.run_once() else FIRST_TRY_S
 
     def run_once(self) -> bool:
         """Write the record; False if there is none yet, since the store's clock is not known."""
@@ -159,8 +158,7 @@ class StatusWriter:
         )
 
     def _run(self) -> None:
-        while not self._closed.is_set():
-            self._closed.wait(self._pause_s() if self.run_once() else FIRST_TRY_S)
+        super()._run()
         self._attempt(lambda: self._workers.remove(self.id))
 
     def _pause_s(self) -> float:

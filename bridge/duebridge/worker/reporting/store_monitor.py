@@ -1,10 +1,8 @@
 """Samples the whole store once a minute: memory, fitness, and routes that no worker serves.
 
-Detects a store that fills up or becomes unfit after the start. Runs in a background thread, so
-that a slow answer delays no delivery.
+Detects a store that fills up or becomes unfit after the start.
 """
 
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +10,7 @@ import structlog
 
 from duebridge.config.durability import DurabilityNeeds
 from duebridge.errors import StoreError
+from duebridge.runtime import PeriodicTask
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import fitness_faults, read_vitals
 from duebridge.telemetry.outage import Outage
@@ -35,7 +34,7 @@ class StoreSnapshot(NamedTuple):
     absent: dict[str, int]
 
 
-class StoreMonitor:
+class StoreMonitor(PeriodicTask):
     """Keeps the latest `snapshot`; None before the first sample and while sampling fails."""
 
     def __init__(
@@ -46,22 +45,18 @@ class StoreMonitor:
         needs: Callable[[], DurabilityNeeds] = DurabilityNeeds,
     ) -> None:
         """Watch a store; `needs` are those of the routes in effect."""
+        super().__init__("store-monitor")
         self.snapshot: StoreSnapshot | None = None
         self._connection = connection
         self._absent = absent
         self._allowed = set(allow_unfit)
         self._needs = needs
         self._failure = Outage("store_monitor_failed", "store_monitor_works")
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="store-monitor", daemon=True)
 
-    def start(self) -> None:
-        """Start the background thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop sampling."""
-        self._closed.set()
+    def step(self) -> float:
+        """Sample; sooner again without a sample."""
+        self.run_once()
+        return AGAIN_S if self.snapshot is None else SNAPSHOT_EVERY_S
 
     def run_once(self) -> None:
         """Sample once; the store may be unreachable or deny the commands.
@@ -83,8 +78,3 @@ class StoreMonitor:
         faults = fitness_faults(self._connection, self._needs()).keys() - self._allowed
         unfit = tuple(sorted(faults))
         return StoreSnapshot(vitals.used_bytes, vitals.limit_bytes, unfit, self._absent())
-
-    def _run(self) -> None:
-        self.run_once()
-        while not self._closed.wait(AGAIN_S if self.snapshot is None else SNAPSHOT_EVERY_S):
-            self.run_once()
