@@ -82,7 +82,7 @@ def finish(*, is_yes: bool | None) -> None:
 
 @contextmanager
 def telling_what_is_done(done: Callable[[], str]) -> Iterator[None]:
-    """Say beside an error of the store, and at Ctrl-C, what was done before it."""
+    """Add what was done before to an error of the store, and print it at Ctrl-C."""
     try:
         yield
     except StoreError as error:

@@ -175,7 +175,7 @@ def discard_output() -> None:
 
 @contextmanager
 def ignoring_closed_output() -> Iterator[None]:
-    """Let a command that changes something go on if nobody reads its answers any more."""
+    """Drop the output once its reader is gone: a command that changes something goes on."""
     try:
         yield
     except OutputClosed:

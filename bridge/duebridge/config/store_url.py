@@ -122,7 +122,7 @@ def _check_server(url: str) -> None:
 
 
 def is_cut_by_password(url: str) -> bool:
-    """Tell whether a raw / or # before the @ ends the server's name; raises `ValueError`."""
+    """Whether a raw / or # before the @ ends the server's name; raises `ValueError`."""
     parts = urlsplit(url)
     return "@" in parts.path or bool(parts.fragment)
 

@@ -1,4 +1,4 @@
-"""Tells an arrival's control headers from those that stay on the message."""
+"""Splits an arrival's headers: control headers, and those that stay on the message."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -158,7 +158,7 @@ class IntakeLoop:
         return True
 
     def _give_back(self) -> None:
-        """Have all come again that was taken in: a later settle would pass what nobody holds."""
+        """Return to the broker all that is in hand: a later settle would pass what nobody holds."""
         self._let_go()
         self.source.give_back()
 

@@ -4,7 +4,7 @@ from duebridge.ports.publisher import Reason
 
 
 class MessageRefused(Exception):
-    """This message cannot be scheduled: it goes to the intake's dead-letter target."""
+    """A message cannot be scheduled; it goes to the intake's dead-letter target."""
 
     def __init__(self, text: str, reason: Reason = Reason.INVALID) -> None:
         super().__init__(text)

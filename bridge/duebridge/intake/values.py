@@ -129,7 +129,7 @@ def _date(name: str, value: object) -> datetime | None:
         whole_second = datetime.fromisoformat(f"{day}T{time}{zone.upper()}")
     except ValueError as error:
         raise MessageRefused(
-            f"{name}: expected a date that there is; got {given!r}: {error}"
+            f"{name}: expected a date of the calendar; got {given!r}: {error}"
         ) from None
     # Rounded up: a message is never early.
     digits = (fraction or ".0")[1:]

@@ -62,7 +62,7 @@ class RouteLimits(msgspec.Struct, frozen=True):
         self.check_by_brokers(envelope)
 
     def check_by_brokers(self, envelope: Envelope) -> None:
-        """Do what `check` does last: ask the broker types alone, as Spark does for simple rows."""
+        """Check by the broker types alone, as `check` does last, and Spark for simple rows."""
         end = self.delivery
         headers = envelope.headers + end.added
         broker_type(end.type).check_envelope(envelope, headers, end.settings)

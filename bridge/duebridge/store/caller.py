@@ -23,7 +23,7 @@ _actor: ContextVar[str | None] = ContextVar("actor", default=None)
 
 @contextmanager
 def use_actor(name: str) -> Iterator[None]:
-    """Have the journal name this user for calls of this thread; empty for a program."""
+    """Set the user whom the journal names for calls of this thread; empty for a program."""
     before = _actor.set(name)
     try:
         yield
@@ -52,7 +52,7 @@ def is_abandoned() -> bool:
 
 @contextmanager
 def abandoned_if(is_abandoned: Callable[[], bool]) -> Iterator[None]:
-    """Let `is_abandoned` tell whether anybody waits for the calls in this context."""
+    """Ask `is_abandoned` whether anybody still waits for the calls in this context."""
     before = _is_abandoned.set(is_abandoned)
     try:
         yield

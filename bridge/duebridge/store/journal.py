@@ -66,7 +66,7 @@ class Journal:
         return JournalEnd(int(last), Numbering.of(jumps), epoch.decode())
 
     def awaits_renewal(self) -> bool:
-        """Tell whether the server may have lost entries, and no call has renewed the shard yet."""
+        """Whether the server may have lost entries, and no call has renewed the shard since."""
         with translated_errors():
             master: bytes | None = self._client.hget(self._meta, "master")
             info = self._client.execute_command("INFO", "replication", **self._node())

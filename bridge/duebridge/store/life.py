@@ -20,7 +20,7 @@ class RouteLife:
     def __init__(
         self, registry: Registry, route: str, shards: int | None = None, *, registers: bool = False
     ) -> None:
-        """Know nothing yet. `shards` is the number that the client spreads ids by, None for any.
+        """Begin without an epoch. `shards` is the number that ids are spread by, None for any.
 
         `registers` registers a route that is gone, as opening it does.
         """

@@ -91,7 +91,7 @@ class Dispatcher:
             self._track(lane.submit(self._run, batch), batch)
 
     def note_room(self) -> None:
-        """Tell the loops that a claim gave room back that it did not use."""
+        """Start the loops that wait for room: a claim gave back what it did not use."""
         self._loops.has_room()
 
     def _run(self, batch: Batch) -> None:

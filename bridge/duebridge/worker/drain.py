@@ -49,7 +49,7 @@ def drain(
 
 
 def _give_up_leases(views: Sequence[ShardView]) -> None:
-    """Let other workers export the gauges of the shards from now on."""
+    """Release the gauge leases of the shards to other workers."""
     with suppress(StoreError):  # else they do once the leases have ended
         for view in views:
             view.gauge_lease.give_up(view.store)

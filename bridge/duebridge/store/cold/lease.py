@@ -41,7 +41,7 @@ class ColdLease:
     def held(
         cls, stores: Sequence[DelayStore], job: str, wait_ms: int = 0, lease_ms: int = LEASE_MS
     ) -> Iterator[Self]:
-        """Have the lease; raises `JobFailed` that names who has it, and `StoreError`.
+        """Hold the lease; raises `JobFailed`, which names the holder, and `StoreError`.
 
         Waits for the end of a lease that nobody renews, and `wait_ms` for one that is.
         """

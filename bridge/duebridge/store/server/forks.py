@@ -9,7 +9,7 @@ _CLIENTS_LOCKS = ("_lock", "_fork_lock", "_initialization_lock")  # as redis-py 
 
 
 class HasLocks(Protocol):
-    """What a forked child inherits with locks that nobody may be there to release."""
+    """An object whose locks a forked child inherits, with nobody there to release them."""
 
     def after_fork(self) -> None:
         """Make new locks: called in the child, of whose threads this is the only one."""

@@ -367,7 +367,7 @@ def read_page(state: State, reply: object) -> Page:
 
 
 def build_reply_types(*forms: object) -> None:
-    """Let msgspec learn reply types before there are threads.
+    """Have msgspec build its converters of reply types before there are threads.
 
     Two threads that convert to a new type at once may end the process (SIGSEGV, msgspec 0.22.0).
     """

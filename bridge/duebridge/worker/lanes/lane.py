@@ -274,7 +274,7 @@ class Lane:
                     group.health.give_up_probe()
 
     def end_suspect(self, outgoing: OutgoingBatch) -> None:
-        """Let the next suspect go out, if the batch was one: it is settled."""
+        """Admit the next suspect once a batch of one is settled."""
         if outgoing.is_suspect:
             with self.lock:
                 self.has_suspect = False

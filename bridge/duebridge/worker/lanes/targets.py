@@ -103,7 +103,7 @@ class TargetHealth:
         return may_probe
 
     def end_search(self) -> None:
-        """Let others search."""
+        """End the caller's turn to search; another loop may begin one."""
         self._searched_until = 0.0
 
     def probe(self) -> None:

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class MissingRoutes:
-    """Says which of them are still missing, and why that is a fault.
+    """The absent routes of the start that are still missing, each a fault.
 
     `config` returns the configuration in effect, `snapshot` the latest sample of the store.
     """

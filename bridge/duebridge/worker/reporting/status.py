@@ -1,4 +1,4 @@
-"""Tells the store, every few seconds, how this process is: lanes, windows, held targets, intakes.
+"""Writes the state of this process to the store: lanes, windows, held targets, intakes.
 
 Runs in a thread of its own, so that a slow store delays no delivery.
 """

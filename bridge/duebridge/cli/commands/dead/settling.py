@@ -166,7 +166,7 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
                 advance(1)
                 _show(answer, selection, output)
     if not selection.ids:
-        complain(listed_counts(counts) or "none was meant")
+        complain(listed_counts(counts) or "nothing was selected")
     finish(is_yes=not counts["in_flight"] + counts["unknown"])
 
 

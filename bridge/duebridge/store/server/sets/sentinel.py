@@ -214,7 +214,7 @@ def _best(answers: Sequence[_SentinelAnswer], service: str) -> _SentinelAnswer:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Tell a Sentinel's own answer (log-in, right, unknown service) from one that is away."""
+    """Whether a Sentinel itself answered with an error: log-in, right, unknown service."""
     return isinstance(
         error, redis.exceptions.ResponseError | redis.exceptions.AuthenticationError
     ) and not isinstance(error, redis.exceptions.BusyLoadingError)

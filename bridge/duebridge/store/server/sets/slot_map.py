@@ -152,7 +152,7 @@ def first_answering(nodes: Iterable[ClusterNode], options: Mapping[str, Any]) ->
 
 
 def answers(node: ClusterNode, options: Mapping[str, Any]) -> bool:
-    """Tell whether a node answers within half a second, whatever it answers."""
+    """Whether a node answers within half a second, whatever it answers."""
     client = _probe(node, options)
     try:
         client.ping()
