@@ -29,7 +29,6 @@ from duebridge.cli.session import (
     load,
     opened_operator,
     opened_producer,
-    opened_store,
 )
 from duebridge.cli.shown import FIELD_COLUMNS, BodyOption, field_rows, write_details
 from duebridge.durations import format_instant, parse_instant_ms
