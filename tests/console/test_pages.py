@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
+from duebridge.store.workers import Workers
 from tests.console.conftest import Person, Sessions
 from tests.console.scene import HOSTILE_ID, NAMED_ID, PASSWORD
 from tests.console.screenshots import DESK, PAGES, PHONE
@@ -172,6 +173,16 @@ def test_due_of_each_horizon_draws_a_forecast(operator: Page) -> None:
         expect(main).to_contain_text(f"in the next {horizon}")
         expect(main).to_contain_text("seen at best: 30 a second")
         expect(operator.locator("[data-chart] canvas")).to_be_visible()
+
+
+def test_due_without_a_worker_promises_nothing(
+    operator: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Workers, "read_if_allowed", lambda _: [])
+    operator.goto("/due?route=cart-reminder")
+    main = operator.get_by_role("main")
+    expect(main).to_contain_text("no worker serves this route: nothing is delivered until one runs")
+    expect(main).not_to_contain_text("on time")
 
 
 def test_axes_of_a_forecast_are_named_in_the_font_of_the_page(operator: Page) -> None:

@@ -23,6 +23,19 @@ def test_find_unknown_id_says_so(operator: Page) -> None:
     expect(operator.get_by_role("status")).to_contain_text("5 routes asked")
 
 
+def test_find_id_that_the_store_has_no_more_leads_to_its_time_line(
+    operator: Page, scene: Scene
+) -> None:
+    producer = Producer(scene.config, scene.connection)
+    producer.schedule("parcel-pickup", b"{}", id="gone", delay="5d")
+    producer.cancel("parcel-pickup", "gone")
+    operator.goto("/search?id=gone")
+    operator.get_by_role("main").get_by_role("link", name="parcel-pickup").click()
+    expect(operator.get_by_role("main")).to_contain_text("cancelled")
+    operator.goto("/search?route=parcel-pickup&id=gone")
+    expect(operator.get_by_role("heading", level=1)).to_have_text("gone")
+
+
 @pytest.mark.parametrize("blanks", ["{} ", " {}", "{}\t"])
 def test_find_id_with_a_blank_pasted_beside_it(blanks: str, operator: Page) -> None:
     find = operator.get_by_role("searchbox", name="Find an envelope by its id")

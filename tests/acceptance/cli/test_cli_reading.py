@@ -320,7 +320,7 @@ def test_events_of_a_retry_say_whether_it_counted_and_when_the_next_try_is(
         name = line.split()[3]
         next_at = format_instant(told[name]["next_at_ms"])
         counts = "counted" if name == "counted" else "not counted"
-        assert line.endswith(f"  attempt 1  Away: no one  {counts}  next try {next_at}")
+        assert line.endswith(f"  attempt 1  Away: no one  {counts}  next try by {next_at}")
 
 
 def test_events_since_begins_there_and_limit_keeps_the_newest(duebridge: Command) -> None:

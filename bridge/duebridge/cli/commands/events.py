@@ -152,7 +152,7 @@ def _line(event: "EnvelopeEvent") -> str:
     if event.counted is not None:
         parts.append("counted" if event.counted else "not counted")
     if event.next_at_ms is not None:
-        parts.append(f"next try {format_instant(event.next_at_ms)}")
+        parts.append(f"next try by {format_instant(event.next_at_ms)}")
     if event.by:
         parts.append(f"by {event.by}")
     return "  ".join(map(printable, parts))

@@ -21,7 +21,7 @@ MOST_ROUTES = 200  # that one id is looked up on
 class SearchResult(NamedTuple):
     """The envelopes that a search found, and the cursor that continues it.
 
-    `cold_routes` are those whose files may have the id that the store did not.
+    `routes` are those whose time line or cold tier may tell of an id that the store does not have.
     """
 
     envelopes: tuple[EnvelopeDetails, ...] = ()
@@ -30,7 +30,7 @@ class SearchResult(NamedTuple):
     reached_ms: int = 0
     now_ms: int = 0
     error: str = ""
-    cold_routes: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
 
 
 async def page(visit: Visit) -> Response:
@@ -76,9 +76,9 @@ def _has_filters(query: Mapping[str, str]) -> bool:
 
 
 def _only_place(query: Mapping[str, str], found: SearchResult) -> tuple[str, str] | None:
-    """Return route and id of the one envelope, or of the one cold tier that may have it."""
+    """Return route and id of the one envelope, or of the one time line that may tell of it."""
     places = [(each.route, each.id) for each in found.envelopes]
-    places += [(route, text_of(query, "id")) for route in found.cold_routes]
+    places += [(route, text_of(query, "id")) for route in found.routes]
     return places[0] if len(places) == 1 else None
 
 
@@ -88,8 +88,8 @@ def _find(visit: Visit, names: list[str]) -> SearchResult:
     if text_of(query, "id"):
         routes = [visit.readable(route)] if route else names[:MOST_ROUTES]
         shown = tuple(_by_id(visit, routes, query["id"]))
-        cold = () if shown else tuple(_cold_routes(visit, routes))
-        return SearchResult(shown, looked=len(routes), now_ms=now_ms, cold_routes=cold)
+        untold = () if shown else tuple(routes)
+        return SearchResult(shown, looked=len(routes), now_ms=now_ms, routes=untold)
     if not route:
         raise EnvelopeError("route: expected one, since only an id is looked up on every route")
     answer = search(
@@ -109,11 +109,6 @@ def _by_id(visit: Visit, routes: list[str], given: str) -> list[EnvelopeDetails]
         if found := [each for each in shown if each is not None]:
             return found
     return []
-
-
-def _cold_routes(visit: Visit, routes: list[str]) -> list[str]:
-    configured = visit.site.config.routes
-    return [each for each in routes if each in configured and configured[each].cold_tier]
 
 
 def _found(answer: SearchPage, now_ms: int) -> SearchResult:
