@@ -13,7 +13,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import typer
@@ -30,7 +30,6 @@ from duebridge.errors import (
     before_that,
     place_of,
     shown,
-    with_done,
 )
 from duebridge.ports.publisher import BrokerUnavailable
 
@@ -81,15 +80,22 @@ def finish(*, is_yes: bool | None) -> None:
 
 
 @contextmanager
-def telling_what_is_done(done: Callable[[], str]) -> Iterator[None]:
-    """Add what was done before to an error of the store, and print it at Ctrl-C."""
+def telling(progress: Callable[[], str]) -> Iterator[None]:
+    """Say how far it came beside an error of the store or of the output, and at Ctrl-C."""
     try:
         yield
     except StoreError as error:
-        raise with_done(error, done()) from error
+        raise type(error)(f"{error}; {progress()}") from error
+    except OSError as error:  # a full disk
+        raise OSError(error.errno, f"{error.strerror}; {progress()}", error.filename) from error
     except KeyboardInterrupt:
-        complain(f"duebridge: interrupted; {before_that(done())}")
+        complain(f"duebridge: interrupted; {progress()}")
         raise
+
+
+def telling_what_is_done(done: Callable[[], str]) -> AbstractContextManager[None]:
+    """Say what was done before it beside such an end."""
+    return telling(lambda: before_that(done()))
 
 
 def _lines(error: Exception) -> list[str]:

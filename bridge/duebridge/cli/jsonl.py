@@ -119,13 +119,17 @@ class RejectFile:
         self._file = file
 
     def keep(self, line: Line, why: str) -> None:
-        """Write a line and its reason; of a line that is too long, only the reason."""
+        """Write a line and its reason; of a line that is too long, only the reason.
+
+        Raises `OSError`, which names the file.
+        """
         if self._file is None:
             return
-        self._file.write(f"# line {line.number}: {printable(why)}\n".encode())
-        if len(line.text) <= MAX_LINE_BYTES:
-            self._file.write(line.text + b"\n")
-        self._file.flush()
+        text = line.text + b"\n" if len(line.text) <= MAX_LINE_BYTES else b""
+        try:
+            self._file.write(f"# line {line.number}: {printable(why)}\n".encode() + text)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._file.name) from error
 
 
 @contextmanager
@@ -139,7 +143,7 @@ def opened_rejects(path: Path | None) -> Iterator[RejectFile]:
         return
     if _is_stdin(path):  # opening it would empty it
         raise EnvelopeError("--rejects: expected another file than the one of standard input")
-    with path.open("wb") as file:
+    with path.open("wb", buffering=0) as file:
         yield RejectFile(file)
 
 

@@ -39,11 +39,13 @@ class OutputClosed(Exception):
 
 
 def write(line: str | bytes) -> None:
-    """Write a line of the result; raises `OutputClosed` if its reader is gone."""
+    """Write a line of the result; raises `OutputClosed` if its reader is gone, and `OSError`."""
     try:
         typer.echo(line)
     except BrokenPipeError as error:
         raise OutputClosed from error
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def write_json(value: Any) -> None:
@@ -161,10 +163,10 @@ def shown_progress(what: str) -> Iterator[Callable[[int], None]]:
 
 
 def complain(line: str) -> None:
-    """Write one line to standard error; drops it if its reader is gone."""
+    """Write one line to standard error; drops it if it cannot be written."""
     try:
         typer.echo(printable(line), err=True)
-    except BrokenPipeError:
+    except OSError:
         _discard(STDERR)
 
 

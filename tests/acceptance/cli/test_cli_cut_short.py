@@ -11,7 +11,7 @@ import pytest
 
 from duebridge.store.server.embedded import socket_path
 from tests.acceptance.site import impatient
-from tests.support.command import Command
+from tests.support.command import ENVIRONMENT, PROGRAM, Command
 from tests.support.redis.redis_node import RedisNode, server
 
 
@@ -60,6 +60,53 @@ def test_cancel_of_many_interrupted_exits_130_and_says_what_is_done(duebridge: C
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, b"")
     assert err == b"duebridge: interrupted; before that: 2 cancelled\n"
+
+
+FULL = "/dev/full"
+
+
+def fed(
+    duebridge: Command, given: bytes, *words: str, out: str = "", err: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command whose output, or what it complains of, goes to a file."""
+    redirected = "".join(f" {n}>{file}" for n, file in ((1, out), (2, err)) if file)
+    line = ["sh", "-c", f'exec "$@"{redirected}', "sh", PROGRAM, *words]
+    return subprocess.run(
+        line, cwd=duebridge.home, env=ENVIRONMENT, input=given, capture_output=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "out", "place", "refused"),
+    [((), FULL, "standard output", 0), (("--rejects", FULL), "", FULL, 1)],
+    ids=["output", "rejects"],
+)
+def test_send_of_many_to_a_full_disk_says_what_is_stored(
+    duebridge: Command, words: tuple[str, ...], out: str, place: str, refused: int
+) -> None:
+    lines = b'{"id": "a", "body": "x", "delay": "1h"}\n{"id": "b"}\n'
+    done = fed(duebridge, lines, "send", "invoices", "-", "--jsonl", *words, out=out)
+    assert (done.returncode, done.stderr.decode().splitlines()[-1]) == (
+        2,
+        f"duebridge: {place}: No space left on device; 1 lines stored, {refused} refused;"
+        " lines before 3 are done, later ones may not be stored",
+    )
+
+
+def test_cancel_of_many_to_a_full_disk_says_what_is_done(duebridge: Command) -> None:
+    duebridge("send", "invoices", "x", "--delay", "1h", "--id", "a")
+    done = fed(duebridge, b'{"id": "a"}\n{"id": "b"}\n', "cancel", "invoices", "-", out=FULL)
+    assert (done.returncode, done.stderr.decode()) == (
+        2,
+        "duebridge: standard output: No space left on device; before that: 1 cancelled\n",
+    )
+
+
+def test_cancel_of_many_that_cannot_complain_goes_on(duebridge: Command) -> None:
+    duebridge("send", "invoices", "x", "--delay", "1h", "--id", "a")
+    given = b'nonsense\n{"id": "a"}\n'
+    done = fed(duebridge, given, "cancel", "invoices", "-", err=FULL)
+    assert (done.returncode, done.stdout) == (1, b"cancelled  a\n")
 
 
 def test_purge_that_the_store_ends_names_the_routes_that_are_gone(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from duebridge.cli.exits import finish
+from duebridge.cli.exits import finish, telling
 from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import (
     FROM_STDIN,
@@ -36,7 +36,7 @@ from duebridge.cli.output import (
 from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_producer
 from duebridge.durations import format_instant
 from duebridge.envelope import Envelope, EnvelopeFields
-from duebridge.errors import EnvelopeError, StoreError
+from duebridge.errors import EnvelopeError
 from duebridge.instants import parse_expires
 from duebridge.jsonl import is_empty, parse_line
 from duebridge.receipt import Receipt
@@ -154,16 +154,17 @@ class LineSender:
         self._rejects = rejects
 
     def send_all(self) -> None:
-        """Send standard input to its end; raises `StoreError`, which says what is stored."""
-        try:
-            with opened_stdin() as lines, shown_progress("lines sent") as advance:
-                for batch in read_batches(lines, SCHEDULE_ROWS):
-                    self._send(batch, advance)
-        except StoreError as error:
-            raise type(error)(f"{error}; {self._progress()}") from error
-        except KeyboardInterrupt:
-            complain(f"duebridge: interrupted; {self._progress()}")
-            raise
+        """Send standard input to its end.
+
+        Raises `StoreError`, and `OSError` of the output, which say what is stored.
+        """
+        with (
+            telling(self._progress),
+            opened_stdin() as lines,
+            shown_progress("lines sent") as advance,
+        ):
+            for batch in read_batches(lines, SCHEDULE_ROWS):
+                self._send(batch, advance)
         if self.refused:
             complain(f"{self.stored} lines stored, {self.refused} refused")
 

@@ -161,8 +161,7 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
     ):
         for batch in _batches(plan, selection.all_ids()):
             plan.limiter.wait(len(batch.ids))
-            for answer in _settled(plan, batch):
-                counts[answer.status] += 1
+            for answer in _settled(plan, batch, counts):
                 advance(1)
                 _show(answer, selection, output)
     if not selection.ids:
@@ -170,11 +169,21 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
     finish(is_yes=not counts["in_flight"] + counts["unknown"])
 
 
-def _settled(plan: SettlePlan, batch: SettleBatch) -> "Iterator[DeadSettlement]":
-    """Settle a batch and yield its answers in order; those before an error, then the error."""
+def _settled(
+    plan: SettlePlan, batch: SettleBatch, counts: Counter[str]
+) -> "Iterator[DeadSettlement]":
+    """Settle a batch and yield its answers in order; those before an error, then the error.
+
+    All are counted first: the output may end amid the batch.
+    """
     found: dict[str, DeadSettlement] = {}
+
+    def tell(answer: "DeadSettlement") -> None:
+        found[answer.id] = answer
+        counts[answer.status] += 1
+
     try:
-        plan.call(batch, lambda answer: found.update({answer.id: answer}))
+        plan.call(batch, tell)
     finally:
         yield from (found[each] for each in batch.ids if each in found)
 
