@@ -305,7 +305,7 @@ def test_sentinel_that_missed_two_failovers_is_not_followed(
     finder = sentinel.MasterFinder([("s", 1), ("s", 2)], NAME, {})
     names: list[tuple[int, sentinel.Address | None]] = []
     answer = lambda *_: sentinel._SentinelAnswer(*names.pop())  # noqa: E731
-    monkeypatch.setattr(sentinel, "_word_of", answer)
+    monkeypatch.setattr(sentinel, "_answer_of", answer)
     monkeypatch.setattr(sentinel, "_watch", lambda *_: None)  # the test asks, no thread
     found = []
     for said in ([(5, a), (5, a)], [(7, a), (7, a)], [(6, b), (-1, None)], [(8, b), (7, a)]):
