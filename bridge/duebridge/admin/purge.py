@@ -18,7 +18,7 @@ from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import count_listeners
 
-PurgeStatus: TypeAlias = Literal["in_use", "would_purge", "purged"]
+PurgeStatus: TypeAlias = Literal["in_use", "would_purge", "purged", "already_purged"]
 
 
 class PurgePlan(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class PurgePlan(msgspec.Struct, frozen=True):
 
     `waiting` and `dead` count envelopes; `workers` listen for the route or said lately that
     they serve it; `has_cold` tells that it ever had envelopes in the cold tier, whose files a purge
-    does not reach.
+    does not reach. `life` is what is bound to go: what begins after it under the name stays.
     """
 
     route: str
@@ -36,6 +36,7 @@ class PurgePlan(msgspec.Struct, frozen=True):
     workers: int
     configured: bool
     has_cold: bool
+    life: str
 
     @property
     def status(self) -> PurgeStatus:
@@ -49,25 +50,32 @@ def plan_purge(config: Config, connection: Connection, routes: Sequence[str]) ->
     Raises `ConfigError` for a route that neither configuration nor store has, and `StoreError`.
     """
     operator = Operator(config, connection)
+    lives = Registry(connection, config.store.namespace).lives()
     found, records = operator.stats(dict.fromkeys(routes)), operator.workers() or ()
     shards = [Shard(config.store.namespace, stats.route, 0) for stats in found]
     # A worker whose connection broke listens again within a second or so; its record outlives that.
     return [
-        _plan(stats, max(listeners, count_serving(records, stats.route)))
+        _plan(
+            stats, max(listeners, count_serving(records, stats.route)), lives.get(stats.route, "")
+        )
         for stats, listeners in zip(found, count_listeners(connection, shards), strict=True)
     ]
 
 
-def purge_route(config: Config, connection: Connection, plan: PurgePlan) -> None:
+def purge_route(config: Config, connection: Connection, plan: PurgePlan) -> PurgeStatus:
     """Remove a route for good: envelopes, journal, remembered ids and its number of shards.
 
-    The caller has made sure that no worker serves it: one would go on as if it were there.
+    `already_purged` says that the life that was planned for has ended: another purge removed it,
+    and what began after that under the route's name is untouched. The caller has made sure that no
+    worker serves it: one would go on as if it were there.
     """
     registry = Registry(connection, config.store.namespace)
-    registry.remove_route(plan.route, plan.shards, plan.waiting + plan.dead)
+    envelopes = plan.waiting + plan.dead
+    is_removed = registry.remove_route(plan.route, plan.shards, envelopes, plan.life)
+    return "purged" if is_removed else "already_purged"
 
 
-def _plan(stats: RouteStats, workers: int) -> PurgePlan:
+def _plan(stats: RouteStats, workers: int, life: str) -> PurgePlan:
     return PurgePlan(
         route=stats.route,
         waiting=stats.waiting,
@@ -76,4 +84,5 @@ def _plan(stats: RouteStats, workers: int) -> PurgePlan:
         workers=workers,
         configured=stats.configured,
         has_cold=stats.cold_left_ms is not None,
+        life=life,
     )

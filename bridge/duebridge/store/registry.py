@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from duebridge.config.fields import checked_name
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.keys import Shard, epochs_key, purged_key, routes_key
-from duebridge.store.server.connection import Connection
+from duebridge.store.server.connection import Connection, Reply
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import script
 from duebridge.store.wire.record import LAYOUT
@@ -119,27 +119,60 @@ class Registry:
         _check(name, registered, shards)
         return Life(life_epoch, registered.shards)
 
-    def remove_route(self, name: str, shards: int, envelopes: int = 0) -> None:
-        """Remove a route and its envelopes; an interrupted removal can be repeated.
+    def remove_route(
+        self, name: str, shards: int, envelopes: int = 0, life: str | None = None
+    ) -> bool:
+        """Remove one life of a route, with its envelopes; an interrupted removal can be repeated.
 
-        Each shard is unlinked by one command; the server frees its memory in the background. Nobody
-        can open the route meanwhile, and who has it open is refused. The end is journalled
-        (`store.purges`), with the number of `envelopes` that were found.
+        `life` is its epoch in `lives`, None for the present one. False if that life has ended: then
+        another removal did it, and what began after it stays. Each shard goes at once; the server
+        frees its memory in the background. Nobody can open the route meanwhile, and who has it open
+        is refused. The end is journalled (`store.purges`), with the number of `envelopes` that the
+        first attempt found, or of those that were removed.
         """
-        before = self._leave(name, REMOVED)
+        known = self.lives().get(name, "") if life is None else life
+        seen = self._shard_epochs(name, shards)  # before it begins: none is of a later life
+        begun = self._leave(name, known, "begin", envelopes, secrets.token_hex(EPOCH_BYTES))
+        if not begun.value:
+            return False
+        ending, is_first = begun.value
         try:
-            with translated_errors():
-                for number in range(shards):
-                    self._client.unlink(*Shard(self._namespace, name, number).keys())
-        except StoreUnfit:  # without the right nothing was removed
-            self._leave(name, before or secrets.token_hex(EPOCH_BYTES))
-            raise
-        self._leave(name, "", shards, envelopes, self._connection.actor)
+            removed = sum(self._removed(shard, ending, epoch) for shard, epoch in seen.items())
+        except StoreUnfit as error:  # without the right nothing was removed
+            if is_first:
+                self._leave(name, ending, "undo")
+            raise StoreUnfit(f"{error}; a removal needs the right +unlink") from error
+        ended = self._leave(name, ending, "finish", shards, removed, self._connection.actor)
+        return bool(ended.value) or ended.repeated
 
-    def _leave(self, name: str, epoch: str | bytes, *end: str | int) -> Any:
+    def _shard_epochs(self, name: str, shards: int) -> dict[Shard, bytes]:
+        route = [Shard(self._namespace, name, number) for number in range(shards)]
+        with translated_errors():
+            return {each: self._client.hget(each.key("meta"), "epoch") or b"" for each in route}
+
+    def _removed(self, shard: Shard, life: bytes, seen: bytes) -> int:
+        """Remove a shard with one of these epochs; return the number of its envelopes."""
+        run = partial(self._connection.run, script("registry/remove"), shard.keys())
+        return int(run((life, seen), self._repeat_for_s).value)
+
+    def _leave(self, name: str, life: str | bytes, *step: str | int) -> Reply:
         keys = (*self._keys, purged_key(self._namespace))
-        given = (name, epoch, *end)
-        return self._connection.run(script("registry/leave"), keys, given, self._repeat_for_s).value
+        given = (name, life, *step)
+        return self._connection.run(script("registry/leave"), keys, given, self._repeat_for_s)
+
+    def lives(self) -> dict[str, str]:
+        """Return the epoch of each route's life; of one that is being removed, the life that ends.
+
+        A route that an older version registered may have none yet.
+        """
+        with translated_errors():
+            found = self._client.hgetall(self._keys[1]).items()
+        epochs = {name.decode(errors="backslashreplace"): read_text(value) for name, value in found}
+        routes = {name: epoch for name, epoch in epochs.items() if not name.startswith(REMOVED)}
+        return {
+            name: epochs.get(REMOVED + name, "").partition(":")[0] if epoch == REMOVED else epoch
+            for name, epoch in routes.items()
+        }
 
     def routes(self) -> dict[str, RegisteredRoute]:
         """Return every route that was ever opened in the namespace."""

@@ -1,10 +1,14 @@
 """`duebridge store purge`: what would go, what goes, and what is refused."""
 
 import getpass
+import json
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from duebridge.admin import purge
+from duebridge.cli.app import app
 from duebridge.envelope import Envelope
 from duebridge.producer import Producer
 from duebridge.store.keys import Shard
@@ -142,3 +146,22 @@ def test_purge_of_a_route_with_a_cold_tier_names_the_files_that_stay(
     client.hset(meta, "hydrated_until", 1_767_225_600_000)
     done = filled("store", "purge", "reminders", "--yes")
     assert done.err == "route reminders: delete the files of its cold tier too\n"
+
+
+def test_purge_of_what_another_purge_removed_meanwhile_leaves_what_was_accepted_since(
+    filled: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = purge.plan_purge
+
+    def overtaken(*asked: Any) -> list[purge.PurgePlan]:
+        plans = planned(*asked)
+        assert filled("store", "purge", "invoices", "--yes").code == 0
+        assert filled("send", "invoices", "b", "--delay", "1h", "--id", "next").code == 0
+        return plans
+
+    monkeypatch.chdir(filled.home)
+    monkeypatch.setattr(purge, "plan_purge", overtaken)
+    shown = CliRunner().invoke(app, ["store", "purge", "invoices", "--yes", "--output", "json"])
+    assert (shown.exit_code, json.loads(shown.stdout)["status"]) == (0, "already_purged")
+    assert shown.stderr == "route invoices: another purge removed it; what began since then stays\n"
+    assert filled("ls", "invoices", "--output", "json").json()["id"] == "next"

@@ -280,7 +280,7 @@ def test_route_that_is_being_removed_takes_nothing_and_nobody_opens_it(
     connection: Connection, namespace: str, registry: Registry
 ) -> None:
     store = route_store(connection, namespace)
-    registry._run("registry/leave", ROUTE, "-")
+    registry._leave(ROUTE, registry.lives()[ROUTE], "begin", 0, "")
     admin_of(connection).unlink(*store.shards[0].shard.keys())  # so far it has come
     for call in (
         lambda: store.shards[0].schedule([envelope("a")], max_delay_ms=10**9),

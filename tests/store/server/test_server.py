@@ -2,7 +2,6 @@
 
 import secrets
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -13,13 +12,10 @@ from redis.crc import key_slot
 from duebridge.admin.checks.store_checks import check_fit, vital_findings
 from duebridge.config.fields import checked_name
 from duebridge.config.load import load_config_text
-from duebridge.envelope import Envelope
-from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
+from duebridge.errors import ConfigError, StoreUnavailable, StoreUnfit
 from duebridge.ports.checks import Finding, Severity
-from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, purged_key, routes_key
-from duebridge.store.purges import PurgeLog
-from duebridge.store.registry import RegisteredRoute, Registry
+from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, routes_key
+from duebridge.store.registry import Registry
 from duebridge.store.server import fitness
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import Vitals, check_fitness, count_listeners, read_vitals
@@ -27,7 +23,6 @@ from duebridge.store.wakeup import WakeListener
 from duebridge.store.wire.record import LAYOUT
 from tests.store.conftest import Opened
 from tests.support.desk import Desk
-from tests.support.redis.least import admin_of
 from tests.support.servers import free_port, redis_server, wait_until
 
 
@@ -172,62 +167,6 @@ def test_findings_of_a_server_that_is_not_well(
 
 def test_findings_of_a_server_at_its_bounds_are_ok() -> None:
     assert faults_of(clock_ahead_ms=-1_000, used_bytes=79) == []
-
-
-SHARDS = 3
-
-
-@pytest.fixture
-def namespace(connection: Connection) -> Iterator[str]:
-    namespace = f"test-{secrets.token_hex(6)}"
-    yield namespace
-    for key in keys(connection, namespace):
-        admin_of(connection).unlink(key)
-
-
-@pytest.fixture
-def registry(connection: Connection, namespace: str) -> Registry:
-    """Two routes, each with an envelope on every shard."""
-    registry = Registry(connection, namespace)
-    for route in ("over", "kept"):
-        registry.open_route(route, SHARDS)
-        for number in range(SHARDS):
-            store = DelayStore(connection, Shard(namespace, route, number))
-            store.schedule([Envelope.new(b"body", delay="1h")], max_delay_ms=10**9)
-    return registry
-
-
-def keys(connection: Connection, namespace: str) -> set[str]:
-    found = admin_of(connection).scan_iter(match=f"{{{namespace}*", count=1000)
-    return {key.decode() for key in found}
-
-
-def test_remove_route_leaves_no_key_of_it_and_every_other(
-    registry: Registry, connection: Connection, namespace: str
-) -> None:
-    kept = {key for key in keys(connection, namespace) if ":over:" not in key}
-    registry.remove_route("over", SHARDS)
-    assert keys(connection, namespace) == {*kept, purged_key(namespace)}
-    assert registry.routes() == {"kept": RegisteredRoute(1, SHARDS)}
-
-
-def test_remove_route_interrupted_is_found_and_removed_again(
-    registry: Registry, connection: Connection, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise TypeError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(connection.client, "unlink", interrupt)
-        with pytest.raises(StoreError):
-            registry.remove_route("over", SHARDS)
-    assert "over" in registry.routes()
-    with pytest.raises(StoreUnfit, match="being removed"):
-        registry.open_route("over", SHARDS)
-    registry.remove_route("over", SHARDS)
-    registry.remove_route("kept", SHARDS)
-    assert keys(connection, namespace) == {purged_key(namespace)}
-    assert [each.route for each in PurgeLog(connection, namespace).after()] == ["over", "kept"]
 
 
 def test_keys_of_a_shard_share_one_hash_tag() -> None:

@@ -35,7 +35,8 @@ def purge(
     That is their envelopes, waiting and dead, their journal, the remembered ids, and the number of
     shards: the next first use sets it again. Without --yes nothing is changed. Exits 1, with
     nothing changed, if a worker serves one of the routes: remove it from the workers'
-    configuration first, or stop them. Stop its producers too: the store cannot see them.
+    configuration first, or stop them. Stop its producers too: the store cannot see them. Of two
+    purges at once one says already_purged, and leaves what producers began since the other's end.
     """
     from duebridge.admin.purge import plan_purge, purge_route
 
@@ -47,35 +48,44 @@ def purge(
         plans = plan_purge(settings, connection, routes or ())
         in_use = [plan.route for plan in plans if plan.workers]
         is_done = yes and not in_use
-        purged: list[str] = []
-        with telling_what_is_done(lambda: f"{', '.join(purged)} purged" if purged else ""):
+        done: dict[str, PurgeStatus] = {}
+        with telling_what_is_done(lambda: _purged(done)):
             for plan in plans if is_done else ():
-                purge_route(settings, connection, plan)
-                purged.append(plan.route)
-    _show(plans, output, is_done=is_done)
-    _explain(plans, in_use, is_agreed=yes)
+                done[plan.route] = purge_route(settings, connection, plan)
+    _show(plans, output, done)
+    _explain(plans, in_use, done, is_agreed=yes)
     finish(is_yes=not in_use)
 
 
-def _explain(plans: "list[PurgePlan]", in_use: list[str], *, is_agreed: bool) -> None:
+def _purged(done: "dict[str, PurgeStatus]") -> str:
+    names = [route for route, status in done.items() if status == "purged"]
+    return f"{', '.join(names)} purged" if names else ""
+
+
+def _explain(
+    plans: "list[PurgePlan]", in_use: list[str], done: "dict[str, PurgeStatus]", *, is_agreed: bool
+) -> None:
     if in_use:
         complain(f"duebridge: nothing was changed: workers serve {', '.join(in_use)}")
     elif not is_agreed:
         complain("nothing was changed; --yes does it")
     for plan in plans:
+        if done.get(plan.route) == "already_purged":
+            complain(f"route {plan.route}: another purge removed it; what began since then stays")
         if plan.has_cold:
             complain(f"route {plan.route}: delete the files of its cold tier too")
 
 
-def _show(plans: "list[PurgePlan]", output: Output, *, is_done: bool) -> None:
-    """Write the plans, each with its status: `purged`, `in_use` or `would_purge`."""
+def _show(plans: "list[PurgePlan]", output: Output, done: "dict[str, PurgeStatus]") -> None:
+    """Write the plans, each with what was done, or else its status."""
     import msgspec
 
-    statuses: list[PurgeStatus] = ["purged" if is_done else plan.status for plan in plans]
-    rows = list(zip(plans, statuses, strict=True))
+    rows = [(plan, done.get(plan.route, plan.status)) for plan in plans]
     if output is Output.JSON:
         for plan, status in rows:
-            write_json({**msgspec.structs.asdict(plan), "status": status})
+            shown = msgspec.structs.asdict(plan)
+            del shown["life"]
+            write_json({**shown, "status": status})
     else:
         write_table(COLUMNS, [_row(plan, status) for plan, status in rows])
 
