@@ -19,6 +19,10 @@ MS_PER_UNIT = {
 }  # descending: the order of units in a duration
 MAX_MS = 2**47  # about 4,400 years; fits the six bytes of a stored instant
 LIKE_SECONDS = range(10**9, 10**10)  # as seconds 2001 to 2286, as ms some days of 1970
+_LIKE_DATE = re.compile(  # 20261231, also to the minute or second; as ms in 1970, 1976, 2600
+    r"(19|20|21)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])"
+    r"(([01][0-9]|2[0-3])[0-5][0-9]([0-5][0-9])?)?"
+)
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,30})?"
 DURATION_PATTERN = "".join(f"({_NUMBER}{unit})?" for unit in MS_PER_UNIT)  # matches empty text too
 _PART = re.compile(rf"({_NUMBER})(ms|[wdhms])")
@@ -78,9 +82,9 @@ def _part_ms(number: str, unit: str) -> int:
 def parse_instant_ms(value: object, name: str = "at", text: str | None = None) -> int:
     """Return epoch milliseconds, rounded up, of an aware datetime or of integer epoch ms.
 
-    Raises `EnvelopeError` for a naive datetime, a float, a number that looks like seconds, or an
-    instant before 1970. Whatever sets a due instant or an expiry reads it here. `text` is how a
-    value was written, where that was text: an error quotes it.
+    Raises `EnvelopeError` for a naive datetime, a float, a number that looks like seconds or like
+    a date such as 20261231, or an instant before 1970. Whatever sets a due instant or an expiry
+    reads it here. `text` is how a value was written, where that was text: an error quotes it.
 
     >>> parse_instant_ms(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
     1001
@@ -91,8 +95,8 @@ def parse_instant_ms(value: object, name: str = "at", text: str | None = None) -
         ms = _whole_ms(value - _EPOCH)
     elif isinstance(value, int) and not isinstance(value, bool):
         ms = int(value)
-        if ms in LIKE_SECONDS:
-            got = f"{ms}, which looks like seconds"
+        if ms in LIKE_SECONDS or looks_like_date(ms):
+            got = f"{ms}, which looks like {'seconds' if ms in LIKE_SECONDS else 'a date'}"
             raise EnvelopeError(f"{name}: expected epoch milliseconds; got {got}")
     else:
         expected = "an aware datetime or integer epoch milliseconds"
@@ -101,6 +105,15 @@ def parse_instant_ms(value: object, name: str = "at", text: str | None = None) -
         got = shown(value if text is None else text)
         raise EnvelopeError(f"{name}: expected epoch ms between 0 and {MAX_MS}; got {got}")
     return ms
+
+
+def looks_like_date(number: int) -> bool:
+    """Whether a number was hardly meant as one: 20261231, or with a time to the minute or second.
+
+    >>> looks_like_date(20261231), looks_like_date(202612310900), looks_like_date(20261331)
+    (True, True, False)
+    """
+    return 0 <= number <= MAX_MS and _LIKE_DATE.fullmatch(str(number)) is not None
 
 
 def two_units(ms: int, units: str = "wdhms") -> list[str]:

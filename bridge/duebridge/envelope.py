@@ -204,9 +204,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         `json` (any value that JSON carries; sets `content_type` to application/json unless given).
 
         Exactly one of `delay` ("500ms" "2.5s" "1h30m" "2w", or a timedelta) and `at` (an aware
-        datetime, or integer epoch ms: what looks like seconds is refused). `expires` takes either
-        form, `remember` a duration. `id` is text or a UUID, `key` bytes or text. `headers` are a
-        mapping or pairs of name and value. The other fields are AMQP's: see `Properties`.
+        datetime, or integer epoch ms: what looks like seconds or a date, as 20261231, is refused).
+        `expires` takes either form, `remember` a duration. `id` is text or a UUID, `key` bytes or
+        text. `headers` are a mapping or pairs of name and value. The other fields are AMQP's: see
+        `Properties`.
 
         Raises `EnvelopeError`, which says what was expected and what came.
         """

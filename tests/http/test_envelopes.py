@@ -108,6 +108,7 @@ def test_post_of_a_remembered_id_says_how_it_ended(client: httpx.Client) -> None
         (422, b'{"body": "x", "json": 1, "delay": "1s"}', "application/json", "body and json"),
         (422, b'{"body": "x", "dealy": "1s"}', "application/json", "'dealy', did you mean delay?"),
         (422, b'{"body": "x", "at": 1767225600}', "application/json", "looks like seconds"),
+        (422, b'{"body": "x", "at": "20261231"}', "application/json", "looks like a date"),
         (422, b'{"body": "x", "delay": "31d"}', "application/json", "within max_delay (30d)"),
         (415, b"{}", "text/plain", "got text/plain"),
         (415, b"{}", "", "got none"),

@@ -140,6 +140,23 @@ def test_parse_instant_of_what_looks_like_seconds_says_so(seconds: int) -> None:
     assert parse_instant_ms(datetime(1970, 2, 1, tzinfo=UTC)) == 2_678_400_000
 
 
+@pytest.mark.parametrize(
+    "date", [20_261_231, 19_700_101, 202_612_312_359, 20_261_231_090_000, 20_280_229_235_959]
+)
+def test_parse_instant_of_what_looks_like_a_date_says_so(date: int) -> None:
+    said = f"^at: expected epoch milliseconds; got {date}, which looks like a date$"
+    with pytest.raises(EnvelopeError, match=said):
+        parse_instant_ms(date)
+
+
+@pytest.mark.parametrize(
+    "ms",
+    [0, 5, 18_991_231, 20_261_331, 20_261_200, 20_260_032, 202_612_312_400, 1_767_225_600_000],
+)
+def test_parse_instant_of_what_is_no_date_is_epoch_ms(ms: int) -> None:
+    assert parse_instant_ms(ms) == ms
+
+
 @given(st.datetimes(datetime(1970, 1, 1), datetime(6000, 1, 1), timezones=st.just(UTC)))
 def test_parse_instant_of_any_datetime_is_never_early(at: datetime) -> None:
     microseconds = (at - EPOCH) // timedelta(microseconds=1)

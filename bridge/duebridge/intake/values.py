@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.msgpack import Ext
 
 from duebridge.amqp_fields import INTEGERS, TIMESTAMP, field_tag, field_value
-from duebridge.durations import MAX_MS, parse_instant_ms
+from duebridge.durations import MAX_MS, looks_like_date, parse_instant_ms
 from duebridge.envelope import Instant
 from duebridge.errors import EnvelopeError, shown
 from duebridge.intake.refused import MessageRefused
@@ -45,7 +45,7 @@ def delay(name: str, value: object) -> Instant:
 def instant(name: str, value: object) -> Instant:
     """Return an instant given in epoch ms, in RFC 3339 or as an AMQP timestamp, rounded up.
 
-    Raises `MessageRefused`, also for what looks like seconds.
+    Raises `MessageRefused`, also for what looks like seconds or a date.
     """
     given = _timestamp(value) or _date(name, value)
     try:
@@ -55,10 +55,10 @@ def instant(name: str, value: object) -> Instant:
 
 
 def instant_in_seconds(name: str, value: object) -> Instant:
-    """Read epoch seconds; raises `MessageRefused`, also for what looks like milliseconds."""
+    """Read epoch seconds; raises `MessageRefused`, also for what looks like ms or a date."""
     seconds = whole(name, value)
-    if seconds >= LIKE_MS_FROM:
-        got = f"{seconds}, which looks like milliseconds"
+    if (is_date := looks_like_date(seconds)) or seconds >= LIKE_MS_FROM:
+        got = f"{seconds}, which looks like {'a date' if is_date else 'milliseconds'}"
         raise MessageRefused(f"{name}: expected epoch seconds; got {got}")
     if seconds < 0:
         raise MessageRefused(f"{name}: expected epoch seconds; got {seconds}")

@@ -176,6 +176,10 @@ MISTAKES = [
     ("ls reminders --state gone", "--state: expected one of pending, ready, unack,"),
     ("ls reminders --due-before soon", "--due-before: expected RFC 3339"),
     ("ls reminders --due-after 1893456000", "looks like seconds"),
+    (
+        "send reminders x --at 20261231",
+        "got 20261231, which looks like a date",
+    ),
     ("ls reminders --limit 0", "--limit: expected at least 1; got '0'"),
     ("dead drop reminders", "expected ids, a filter such as --reason, or --all; got nothing"),
     ("dead drop reminders a --all", "got ids and --all"),

@@ -124,6 +124,16 @@ def test_read_instant_that_looks_like_seconds_says_so() -> None:
     assert "looks like seconds" in refused(of(("x-deliver-at", b"1767268800"))).text
 
 
+@pytest.mark.parametrize("given", [20_261_231, "20261231", b"20261231090000"])
+def test_read_instant_that_looks_like_a_date_says_so(given: Any) -> None:
+    assert "looks like a date" in refused(of(("x-deliver-at", given))).text
+
+
+@pytest.mark.parametrize("given", [20_261_231, "20261231", b"202612310900"])
+def test_read_epoch_of_a_scheduler_that_looks_like_a_date_says_so(given: Any) -> None:
+    assert "looks like a date" in refused(of(("scheduler-epoch", given))).text
+
+
 @pytest.mark.parametrize("given", [1_767_268_800, "1767268800", b"1767268800"])
 def test_read_epoch_of_a_scheduler_is_in_seconds(given: Any) -> None:
     due = scheduled(of(("scheduler-epoch", given))).envelope.due
