@@ -7,7 +7,8 @@
 --          life; replace_living: the former only; reopen: the latter only; refuse: neither; hold:
 --          neither, and a remembered id with different content is a conflict; once: neither, as nothing
 --          else ever has the id. An id that was cancelled while it was cold answers cancelled to `once`,
---          and to `hold` for its remember time
+--          and to `hold` for its remember time. A duplicate raises how long the id will be remembered,
+--          and with `hold` that of one that has ended; never lowers it
 -- ARGV[6]  call id, so that a repeated call changes nothing and returns the same answer; ARGV[7]
 --          its lifetime, ms; '' for a call that is never repeated
 -- ARGV[8]  number of envelopes, then for each: id, head (shared/judge.lua), hash and blob ('': the
@@ -60,6 +61,7 @@ local function judge_at(i)
   local given = given_at(i)
   local status = judge_placed(batch, call, given, records[i], places[i])
   answer(batch, status, given)
+  if given.same_living or given.same_ended then remember_longer(batch, call, given, status) end
   note_beside(batch, given, status)
 end
 

@@ -60,6 +60,49 @@ local function leave_old_state(given)
   if given.leaves ~= PENDING then redis.call('ZREM', given.leaves, given.id) end
 end
 
+-- A repeat of a living envelope may name a longer time to remember its id than the record has: the longer one
+-- counts. Of one that has ended it does so where the id is held, and counts from its due instant, so that
+-- repeats do not put off the end for ever.
+local remember_longer
+do
+  -- A worker that has it leased knows the time before: ack is to read the record.
+  local function tell_ack(id)
+    local flight = redis.call('HGET', FLIGHT, id)
+    if not flight or is_marked(flight) then return end
+    local f = open_flight(flight)
+    f.cancel = 2
+    redis.call('HSET', FLIGHT, id, close_flight(f))
+  end
+
+  local function raise_record(batch, id, record, remember)
+    local earlier = batch.seen[id]
+    record = string.sub(record, 1, 13) .. six(remember) .. string.sub(record, 20)
+    if earlier then
+      earlier.record, batch.records[earlier.place + 2] = record, record
+    else
+      redis.call('HSET', ENVELOPES, id, record)
+      tell_ack(id)
+    end
+  end
+
+  local function raise_memory(id, ended, remember)
+    local until_ms = math.min(number_at(ended, 1, 6), NOW) + remember
+    local known = redis.call('HGET', MEMORY, 'r' .. id)
+    if known and number_at(known, 1, 6) < until_ms then memorize('r' .. id, ended, until_ms - NOW) end
+  end
+
+  function remember_longer(batch, call, given, status)
+    local record, ended = given.same_living, given.same_ended
+    if status == 'duplicate' and record then
+      if number_at(record, 14, 19) < given.remember then
+        raise_record(batch, given.id, record, given.remember)
+      end
+    elseif given.has_ended and ended and call.holds then
+      raise_memory(given.id, ended, given.remember)
+    end
+  end
+end
+
 local function write_batch(batch, call)
   journal('cancelled', batch.cancelled)
   if #batch.records == 0 then return end

@@ -7,7 +7,8 @@
 --   27-28   expiries      leases that expired
 --   29-30   singles       leases that expired while claimed alone
 --   31      unsure        1: a delivery was started and has no definite failure
---   32      cancel        1: remove it when the lease ends
+--   32      cancel        1: remove it when the lease ends; 2: remember the id for as long as the record
+--                         says, which a repeat raised after the claim
 --   33      single        1: claimed alone
 --   34      shunting      1: the token is a shunt's
 --   35      reason        cause of death (bridge/duebridge/ports/publisher.py), 0: not dead

@@ -45,7 +45,9 @@ local function judge_living(call, given, record, earlier)
   given.due = number_at(record, 2, 7)
   if string.sub(record, 32, 39) == given.hash then
     local is_news = not earlier and (given.is_placed or call.replace and call.revives)
-    return is_news and is_marked(redis.call('HGET', FLIGHT, given.id)) and 'in_flight' or 'duplicate'
+    if is_news and is_marked(redis.call('HGET', FLIGHT, given.id)) then return 'in_flight' end
+    given.same_living = record
+    return 'duplicate'
   end
   if given.generation > 0 and has_copy_ended(given) then return 'duplicate' end
   if not call.replace then return 'conflict' end
@@ -82,7 +84,7 @@ local function judge_unknown(batch, call, given)
     return 'replaced'
   end
   if remembered and string.sub(remembered, 7, 14) == given.hash then
-    given.due, given.has_ended = number_at(remembered, 1, 6), true
+    given.due, given.has_ended, given.same_ended = number_at(remembered, 1, 6), true, remembered
     return ENDED[string.sub(remembered, 15, 15)] or 'duplicate'
   end
   if remembered and call.holds then

@@ -110,6 +110,18 @@ def test_key_beside_an_id_lengthens_only_the_memory(served: Served, client: http
     assert served.stored()["week"].remember_ms == 7 * DAY_MS
 
 
+def test_key_beside_an_id_that_was_sent_without_one_lengthens_the_memory_too(
+    served: Served, client: httpx.Client
+) -> None:
+    whole = {"id": "keyless", "body": "x", "delay": "15m"}
+    assert client.post(ORDERS, json=whole).json()["status"] == "accepted"
+    assert served.stored()["keyless"].remember_ms < DAY_MS
+    assert post(client, "k-keyless", id="keyless").json()["status"] == "duplicate"
+    assert served.stored()["keyless"].remember_ms == DAY_MS
+    assert client.post(ORDERS, json=whole).json()["status"] == "duplicate"
+    assert served.stored()["keyless"].remember_ms == DAY_MS, "nothing shortens it"
+
+
 @pytest.mark.parametrize("key", ["", "x" * 256])
 def test_key_of_a_wrong_form_is_refused(client: httpx.Client, key: str) -> None:
     assert post(client, key).status_code == 400

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from duebridge.ports.publisher import Reason
+from duebridge.store.wire.packed_row import PackedRow, pack_row
+from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.conftest import Opened
 from tests.support.desk import (
     DAY_MS,
@@ -84,6 +86,100 @@ def test_remembered_id_answers_what_became_of_it_for_its_time(
     desk.store.forget()
     assert desk.snapshot()["memory"] == {}
     desk.pending(kept())
+
+
+# --- repeats that ask for a longer memory ---
+
+
+def longer(body: bytes = b"x", remember_ms: int = DAY_MS) -> PackedRow:
+    return pack_row(envelope("a", "1s", body=body), 0, least_ms=remember_ms)
+
+
+def repeat(desk: Desk, row: PackedRow, mode: ScheduleMode = "hold") -> str:
+    (answer,) = desk.store.schedule([row], max_delay_ms=YEAR_MS, mode=mode)
+    return answer.status
+
+
+def while_pending(desk: Desk) -> None:
+    desk.pending(kept_as_usual())
+    assert repeat(desk, longer()) == "duplicate"
+    desk.clock.advance(1000)
+    desk.store.ack(remembering(desk.claim_all()))
+
+
+def while_leased(desk: Desk) -> None:
+    claim = desk.unack(kept_as_usual())
+    assert repeat(desk, longer()) == "duplicate"
+    desk.store.ack(remembering(claim))
+
+
+def while_its_dead_letter_is_leased(desk: Desk) -> None:
+    claim = desk.shunt(kept_as_usual())
+    assert repeat(desk, longer()) == "duplicate"
+    desk.store.ack(remembering(claim), shunted=True)
+
+
+def after_its_end(desk: Desk) -> None:
+    assert repeat(desk, longer(remember_ms=KEEP_MS)) == "accepted"
+    desk.clock.advance(1000)
+    desk.store.ack(remembering(desk.claim_all()))
+    assert repeat(desk, longer()) == "duplicate"
+
+
+def in_one_call(desk: Desk) -> None:
+    first = pack_row(kept_as_usual(), 0)
+    answers = desk.store.schedule([first, longer()], max_delay_ms=YEAR_MS, mode="hold")
+    assert [each.status for each in answers] == ["accepted", "duplicate"]
+    desk.clock.advance(1000)
+    desk.store.ack(remembering(desk.claim_all()))
+
+
+def kept_as_usual():
+    return envelope("a", "1s", body=b"x")
+
+
+@pytest.mark.parametrize(
+    ("repeated", "ended"),
+    [
+        (while_pending, "duplicate"),
+        (while_leased, "duplicate"),
+        (while_its_dead_letter_is_leased, "dead"),
+        (after_its_end, "duplicate"),
+        (in_one_call, "duplicate"),
+    ],
+)
+def test_repeat_that_names_a_longer_time_has_the_id_remembered_for_it(
+    desk: Desk, repeated: Callable[[Desk], None], ended: str
+) -> None:
+    repeated(desk)
+    assert desk.state_of("a") is None
+    desk.clock.advance(DAY_MS - 2000)
+    assert repeat(desk, longer()) == ended
+    desk.clock.advance(DAY_MS)
+    desk.store.forget()
+    assert repeat(desk, longer()) == "accepted", "and no longer"
+
+
+@pytest.mark.parametrize("mode", ["hold", "refuse"])
+def test_repeat_that_names_a_shorter_time_changes_nothing(desk: Desk, mode: ScheduleMode) -> None:
+    assert repeat(desk, longer()) == "accepted"
+    with desk.unchanged():
+        assert repeat(desk, longer(remember_ms=1000), mode) == "duplicate"
+        assert repeat(desk, longer(b"other", 2 * DAY_MS), mode) == "conflict"
+    desk.clock.advance(1000)
+    desk.store.ack(remembering(desk.claim_all()))
+    with desk.unchanged():
+        assert repeat(desk, longer(remember_ms=1000), mode) == "duplicate"
+
+
+def test_cancel_of_what_a_repeat_has_remembered_longer_takes_effect(desk: Desk) -> None:
+    claim = desk.unack(kept_as_usual())
+    assert repeat(desk, longer()) == "duplicate"
+    assert desk.store.get("a").flight.cancel is False
+    assert desk.store.cancel("a") == "in_flight"
+    desk.store.release(claim.token, ["a"])
+    desk.clock.advance(DAY_MS - 2000)
+    assert repeat(desk, longer()) == "cancelled"
 
 
 @BECAME

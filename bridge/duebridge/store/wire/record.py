@@ -109,7 +109,7 @@ def read_flight(data: bytes) -> Flight:
         expiries,
         singles,
         bool(unsure),
-        bool(cancel),
+        cancel == 1,  # 2: a repeat raised how long to remember the id
         bool(shunting),
         reason,
         f << 32 | first,
