@@ -1,6 +1,7 @@
 """A reload reaches an intake whole: its needs of the store are checked, its letters go with it."""
 
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from threading import Event
@@ -10,7 +11,7 @@ import pytest
 from duebridge.cli.worker_process import swap_both
 from duebridge.config.models import Config
 from duebridge.envelope import Target
-from duebridge.errors import StoreUnfit
+from duebridge.errors import ConfigError, StoreUnfit
 from duebridge.intake.process import IntakeRunner
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.store.server.connection import open_connection
@@ -104,3 +105,69 @@ def test_reload_of_an_inherited_dead_letter_frees_the_batch_that_the_former_held
 
     assert queue.all_are_settled(2, WITHIN_S)
     assert [each.target for each in publisher(config, broker).delivered] == [mended]
+
+
+@pytest.fixture
+def beside(config: Config) -> Iterator[Callable[[Config], Runner]]:
+    """Run the lanes of a configuration in the intake's process, to its publishers in memory."""
+    with ExitStack() as stack:
+
+        def start(config: Config) -> Runner:
+            connection = stack.enter_context(closing(open_connection(str(config.store.url))))
+            lanes = {name: publisher(config, name) for name in ("box", "other", "unfit")}
+            runner = Runner(config, connection, lanes)
+            stack.callback(lambda: runner.drain(time.monotonic()))
+            runner.start()
+            return runner
+
+        yield start
+
+
+def test_reload_to_dead_letters_that_cannot_be_opened_leaves_lanes_and_intake_as_they_were(
+    started: Started, config: Config, beside: Callable[[Config], Runner]
+) -> None:
+    config = with_unfit_broker(config)
+    intakes, lanes = started(config), beside(config)
+    views = [(view.route, view.target) for view in lanes.views()]
+
+    moved, unfit = Target("other", topic="moved"), Target("unfit", topic="dead")
+    with pytest.raises(ConfigError, match=r"brokers\.unfit\.options\.acks"):
+        swap_both(lanes, intakes, with_route(config, target=moved, dead_letter=unfit))
+
+    assert (lanes.config, intakes.config) == (config, config)
+    assert [(view.route, view.target) for view in lanes.views()] == views
+    queue = MemoryQueue.named(f"q-{config.store.namespace}")
+    queue.put(queued("bad", x_delay="soon"), queued("good", x_delay=0))
+    assert publisher(config, "box").deliveries_arrive(2, WITHIN_S)
+    went = {each.target for each in publisher(config, "box").delivered}
+    assert went == {config.routes["r"].target, config.routes["r"].dead_letter}
+    assert publisher(config, "other").delivered == []
+
+
+def test_reload_of_an_intake_alone_to_dead_letters_that_cannot_be_opened_changes_nothing(
+    started: Started, config: Config
+) -> None:
+    config = with_unfit_broker(config)
+    intakes = started(config)
+
+    with pytest.raises(ConfigError, match=r"brokers\.unfit\.options\.acks"):
+        intakes.swap(with_route(config, dead_letter=Target("unfit", topic="dead"), max_delay=1))
+
+    assert intakes.config is config
+    queue = MemoryQueue.named(f"q-{config.store.namespace}")
+    queue.put(queued("bad", x_delay="soon"), queued("good", x_delay=5_000))
+    assert queue.all_are_settled(2, WITHIN_S)
+    (letter,) = publisher(config, "box").delivered
+    assert letter.target == config.routes["r"].dead_letter, "of the good one a delay of 5 s is none"
+
+
+def with_unfit_broker(config: Config) -> Config:
+    """A broker more, which is found unfit only when a publisher is opened."""
+    given = config.model_dump(mode="json", exclude_unset=True)
+    options = {"acks": "1"}
+    given["brokers"]["unfit"] = {
+        "type": "kafka",
+        "bootstrap_servers": ["127.0.0.1:1"],
+        "options": options,
+    }
+    return Config.model_validate(given)
