@@ -46,8 +46,8 @@ WRONG = [
     ("id string, delay bigint", "delay: expected STRING (as 15m)"),
     ("id string, delay string, headers array<string>", "headers: expected MAP<STRING"),
     (
-        "id string, delay string, headers array<struct<value: string, name: string>>",
-        "headers: expected MAP<STRING",
+        "id string, delay string, headers array<struct<col1: string, value: string>>",
+        "ARRAY<STRUCT<name, value>>, where key is a name too; got ARRAY<STRUCT<COL1:STRING,VALUE",
     ),
     (
         "id string, delay string, target struct<topic:string>",

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope, Instant, Target
@@ -21,6 +22,7 @@ from duebridge.store.wire.record import pack
 from duebridge_connectors.memory import Memory
 from duebridge_connectors.spark.rows import arrow
 from duebridge_connectors.spark.rows.packing import Packer
+from duebridge_connectors.spark.rows.schema import check_columns
 
 BROKERS = {
     "memory": {"type": "memory"},
@@ -268,6 +270,16 @@ def test_headers_of_a_slice_are_its_own_as_map_and_as_list() -> None:
         batch = pa.RecordBatch.from_arrays([column], ["headers"])
         found = arrow.header_rows(batch.slice(1, 3))
         assert found == [None, (), (("b", b"2"), ("c", b"3"))]
+
+
+@pytest.mark.parametrize("names", ["name value", "Value Name", "value KEY"])
+def test_headers_of_structs_are_taken_by_the_names_of_fields(names: str) -> None:
+    values = {"name": "a", "key": "a", "value": "1"}
+    header = {name: values[name.lower()] for name in names.split()}
+    batch = pa.RecordBatch.from_pylist([{"headers": [header]}])
+    assert arrow.header_rows(batch) == [(("a", "1"),)]
+    needed = pa.schema([(name, pa.string()) for name in ("id", "body", "delay")])
+    check_columns(from_arrow_schema(pa.schema([*needed, *batch.schema])))
 
 
 COLD_ROW = {

@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from duebridge.envelope import HeaderValue
+from duebridge_connectors.spark.rows.schema import header_places
 
 
 def values(batch: pa.RecordBatch, name: str) -> list[Any]:
@@ -83,8 +84,9 @@ def names_and_values(headers: Any) -> tuple[Any, Any]:
     """Return the names of all rows' headers, and their values, one after the other."""
     if pa.types.is_map(headers.type):
         return headers.keys, headers.items
-    names, of_headers = headers.values.flatten()
-    return names, of_headers
+    name, value = header_places([field.name for field in headers.values.type])
+    fields = headers.values.flatten()
+    return fields[name], fields[value]
 
 
 def lengths(lists: Any) -> Any:

@@ -26,7 +26,7 @@ _BYTES = ("STRING or BINARY", (T.StringType, T.BinaryType))
 _INSTANT = ("TIMESTAMP or BIGINT (epoch ms)", (T.TimestampType, T.LongType))
 _DURATION = ("STRING (as 15m) or INTERVAL DAY TO SECOND", (T.StringType, T.DayTimeIntervalType))
 _NUMBER = ("a whole number", _WHOLE)
-_HEADERS = ("MAP<STRING, value> or ARRAY<STRUCT<name, value>>", ())
+_HEADERS = ("MAP<STRING, value> or ARRAY<STRUCT<name, value>>, where key is a name too", ())
 _TARGET = (f"STRUCT of STRINGs, broker among them, out of {', '.join(target_fields())}", ())
 
 PROPERTIES = Properties.__struct_fields__
@@ -172,12 +172,24 @@ def _is_headers(kind: DataType) -> bool:
     if isinstance(kind, T.MapType):
         name, value = kind.keyType, kind.valueType
     elif isinstance(kind, T.ArrayType) and isinstance(kind.elementType, StructType):
-        if len(kind.elementType.fields) != 2 or kind.elementType.fieldNames()[0] == "value":
-            return False  # they are taken by position
-        name, value = (field.dataType for field in kind.elementType.fields)
+        places = header_places(kind.elementType.fieldNames())
+        if not places:
+            return False
+        name, value = (kind.elementType.fields[place].dataType for place in places)
     else:
         return False
     return isinstance(name, T.StringType) and isinstance(value, _HEADER_VALUES)
+
+
+def header_places(names: Sequence[str]) -> tuple[int, ...]:
+    """Return where a header's name (or key, as in Kafka's rows) and value are in a struct.
+
+    Their names decide, in any case and order; nothing is returned for other fields. Taken by
+    position, name and value would be delivered in each other's place.
+    """
+    lowered = [name.lower() for name in names]
+    pair = ("key" if "key" in lowered else "name", "value")
+    return tuple(map(lowered.index, pair)) if sorted(lowered) == sorted(pair) else ()
 
 
 def _wrong(name: str, expected: str, got: DataType) -> str:
