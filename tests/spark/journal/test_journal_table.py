@@ -158,14 +158,21 @@ def test_tidy_of_files_that_another_run_has_merged_meanwhile_fails_and_keeps_eve
     assert ids(root) == APPENDED
 
 
-def test_tidy_of_files_with_other_columns_is_refused(root: str) -> None:
+def test_tidy_leaves_a_file_with_other_columns_names_it_and_goes_on(root: str) -> None:
     append(root)
-    for name in on_disk(root):
-        found = pq.read_table(f"{root}/{name}")
-        pq.write_table(found.drop_columns(["reason"]), f"{root}/{name}")
-        break
-    with pytest.raises(ConfigError, match="expected the columns of the partition's other files"):
-        run_tidy(root)
+    odd = max(each for each in named(root) if each.startswith(f"day={AT.date()}"))
+    found = pq.read_table(f"{root}/{odd}", partitioning=None)
+    pq.write_table(found.drop_columns(["reason"]), f"{root}/{odd}")
+    stray = Path(root, "stray.parquet")
+    stray.write_bytes(b"")
+    os.utime(stray, (1, 1))
+    done = run_tidy(root)
+    assert (done.merged_files, done.removed_files, stray.exists()) == (2, 1, False)
+    assert done.left == [
+        f"{odd}: expected the columns of the partition's other files (reason string); got less"
+    ]
+    assert f"left as it is: {odd}" in str(done)
+    assert (odd in named(root), done.table_files) == (True, 2)
 
 
 def test_tidy_merges_up_to_a_good_size_and_leaves_what_has_it(
@@ -296,4 +303,5 @@ def test_tidy_by_the_command_says_what_it_did_and_starts_no_spark(
         "into_files": 1,
         "removed_files": 0,
         "table_files": 1,
+        "left": [],
     }

@@ -16,6 +16,7 @@ from deltalake.transaction import AddAction
 
 from duebridge_connectors.spark.filesystem import remove_empty_folder
 from duebridge_connectors.spark.jobs.tidy import tidy
+from duebridge_connectors.spark.table.tidy_merge import small_files
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,40 @@ def test_tidy_of_instants_as_spark_writes_them_changes_none(tmp_path: Path) -> N
     assert pl.scan_delta(root).collect().to_dicts() == [{"far": far, "in": {"at": far}}] * 2
     (merged,) = Path(root).glob("*.parquet")
     assert pq.read_schema(merged).field("far").type == pa.timestamp("us", "UTC")
+
+
+def test_tidy_of_files_of_other_writers_is_of_one_layout_and_changes_no_row(
+    tmp_path: Path,
+) -> None:
+    root, rows = str(tmp_path / "table"), {"text": ["x"], "raw": [b"y"], "list": [["z"]]}
+    write_deltalake(root, pa.table(rows))
+    pl.DataFrame(rows).write_delta(root, mode="append")
+    large = pa.schema(
+        {"text": pa.large_string(), "raw": pa.large_binary(), "list": pa.large_list(pa.utf8())}
+    )
+    write_deltalake(root, pa.table(rows), mode="append")
+    last = small_files(DeltaTable(root))[-1]
+    pq.write_table(pa.table(rows, schema=large), f"{root}/{last.path}")
+    done = tidy(root, 0)
+    assert (done.merged_files, done.into_files, done.left) == (3, 1, [])
+    assert (
+        pl.scan_delta(root).collect().to_dicts() == [{"text": "x", "raw": b"y", "list": ["z"]}] * 3
+    )
+
+
+def test_tidy_leaves_a_file_whose_instants_the_table_cannot_hold_and_merges_the_others(
+    tmp_path: Path,
+) -> None:
+    root = str(tmp_path / "table")
+    for _ in range(3):
+        write_deltalake(root, pa.table({"at": [datetime(2026, 1, 1, tzinfo=UTC)]}), mode="append")
+    odd = small_files(DeltaTable(root))[0].path
+    nanoseconds = pa.table({"at": pa.array([1], pa.timestamp("ns", "UTC"))})
+    pq.write_table(nanoseconds, f"{root}/{odd}")
+    done = tidy(root, 0)
+    assert (done.merged_files, done.into_files, done.table_files) == (2, 1, 2)
+    (left,) = done.left
+    assert left.startswith(f"{odd}: expected values of the table's types; got: Casting")
 
 
 def test_tidy_of_a_table_with_bounds_leaves_no_row_out_of_a_query(tmp_path: Path) -> None:

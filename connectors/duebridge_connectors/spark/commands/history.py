@@ -66,8 +66,9 @@ def tidy(
 ) -> None:
     """Merge the small files of a Delta table, and remove those that nobody reads any more.
 
-    No row changes, and jobs that append to the table may run at the same time. Spark is not
-    needed, nor a configuration, but for the options of a bucket.
+    No row changes, and jobs that append to the table may run at the same time. A file whose columns
+    no other has is left, and named. Spark is not needed, nor a configuration, but for the options
+    of a bucket.
     """
     given = {"keep": keep, "config": config_if_any(context, config)}
     wanted = {name: str(value) for name, value in given.items() if value is not None}

@@ -27,25 +27,28 @@ _HAVE_FOLDERS = (FILE, HDFS)
 
 
 class TidySummary(msgspec.Struct, frozen=True):
-    """What a run merged and removed, and what is left."""
+    """What a run merged and removed, and what the table has; `left`: odd files, and why."""
 
     table: str
     merged_files: int
     into_files: int
     removed_files: int
     table_files: int
+    left: list[str]
 
     def __str__(self) -> str:
+        left = "".join(f"\nleft as it is: {file}" for file in self.left)
         return (
             f"{self.table}: {self.merged_files:,} files merged into {self.into_files:,},"
-            f" {self.removed_files:,} old ones removed; the table has {self.table_files:,}"
+            f" {self.removed_files:,} old ones removed; the table has {self.table_files:,}{left}"
         )
 
 
 def run_tidy(table: str, keep: str = KEEP, *, config: str | None = None) -> TidySummary:
     """Merge the small files of a Delta table, and remove those unnamed for `keep`.
 
-    No reader that began less than `keep` ago is disturbed, and no row changes. `config` names a
+    No reader that began less than `keep` ago is disturbed, and no row changes. Files that fit no
+    other of their partition are left and named. `config` names a
     configuration with the options of the table's bucket. Raises `ConfigError` if there is no Delta
     table, or if `keep` is below an hour.
     """
@@ -58,7 +61,7 @@ def run_tidy(table: str, keep: str = KEEP, *, config: str | None = None) -> Tidy
 
 def tidy(table: FileLocation | str, keep_ms: int) -> TidySummary:
     """Do what `run_tidy` does, for any time."""
-    merged, into = merge_small_files(table)
+    merges = merge_small_files(table)
     delta = written_table(table)
     removed = delta.vacuum(
         retention_hours=math.ceil(keep_ms / 3_600_000),
@@ -70,7 +73,14 @@ def tidy(table: FileLocation | str, keep_ms: int) -> TidySummary:
     delta.cleanup_metadata()
     _remove_empty_folders(table, datetime.now(UTC) - timedelta(milliseconds=keep_ms))
     files = len(delta.file_uris())
-    return TidySummary(str(table), merged, into, len(removed), files)
+    return TidySummary(
+        table=str(table),
+        merged_files=merges.merged,
+        into_files=merges.into,
+        removed_files=len(removed),
+        table_files=files,
+        left=merges.left,
+    )
 
 
 def _remove_empty_folders(table: FileLocation | str, before: datetime) -> None:

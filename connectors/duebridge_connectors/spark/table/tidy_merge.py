@@ -6,13 +6,14 @@ if another one has set it since the table was opened, so each merge sets `duebri
 at the same time set others, and stand.
 """
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -32,6 +33,7 @@ from duebridge_connectors.spark.filesystem import naming_damage, open_filesystem
 FILE_BYTES = 128 * 1024 * 1024
 SMALL_BYTES = FILE_BYTES // 2
 READ_ROWS = 128 * 1024
+_LAYOUT = re.compile(r"large_|_view\b|(?<=list<)\w+(?=: )")
 _MERGE = "duebridge.tidy"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 
@@ -59,19 +61,45 @@ class SmallFile(msgspec.Struct, frozen=True):
         return self.folder, [(name, value is None, value or "") for name, value in values]
 
 
-def merge_small_files(root: FileLocation | str) -> tuple[int, int]:
-    """Merge the small files of each partition; return how many became how many.
+class Merges(NamedTuple):
+    """How many files were merged, into how many; which were left because they fit no other."""
+
+    merged: int
+    into: int
+    left: list[str]
+
+
+class _OddFile(Exception):
+    """A file whose values the table's types cannot hold; says why."""
+
+    def __init__(self, file: SmallFile, why: object) -> None:
+        super().__init__(f"{file.path}: expected values of the table's types; got: {why}")
+        self.file = file
+
+
+def merge_small_files(root: FileLocation | str) -> Merges:
+    """Merge the small files of each partition that have the same columns; others are left.
 
     Raises `JobFailed` if another run of tidy merged meanwhile: then nothing of this partition is.
     """
-    merged = into = 0
-    for group in _groups(small_files(written_table(root))):
+    left: list[str] = []
+    merged = [_merge(root, group, left) for group in _groups(root, left)]
+    return Merges(sum(merged), sum(map(bool, merged)), left)
+
+
+def _merge(root: FileLocation | str, group: list[SmallFile], left: list[str]) -> int:
+    """Merge a group, but for files that prove odd; return how many files were merged."""
+    while len(group) > 1:
         delta = written_table(root)
-        there = {file.path for file in small_files(delta)}
-        if {file.path for file in group} <= there:
+        if not {file.path for file in group} <= {file.path for file in small_files(delta)}:
+            break
+        try:
             _commit(delta, group, _merged(root, delta, group))
-            merged, into = merged + len(group), into + 1
-    return merged, into
+            return len(group)
+        except _OddFile as odd:
+            left.append(str(odd))
+            group = [file for file in group if file is not odd.file]
+    return 0
 
 
 def small_files(delta: DeltaTable) -> list[SmallFile]:
@@ -111,33 +139,62 @@ def _logged(value: Any) -> str:
     return str(value)
 
 
-def _groups(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
-    """Yield files of one partition that are a file of a good size together."""
-    for _, partition in groupby(
-        sorted(files, key=attrgetter("partition")), attrgetter("partition")
-    ):
-        group: list[SmallFile] = []
-        for file in partition:
-            if sum(each.size_bytes for each in group) + file.size_bytes > FILE_BYTES:
-                yield from [group] if len(group) > 1 else []
-                group = []
-            group.append(file)
-        yield from [group] if len(group) > 1 else []
+def _groups(root: FileLocation | str, left: list[str]) -> Iterator[list[SmallFile]]:
+    """Yield files of one partition and the same columns that are a file of a good size together."""
+    delta, by = written_table(root), attrgetter("partition")
+    for _, partition in groupby(sorted(small_files(delta), key=by), by):
+        for alike in _alike(root, delta, list(partition), left):
+            yield from _sized(alike)
+
+
+def _alike(
+    root: FileLocation | str, delta: DeltaTable, partition: list[SmallFile], left: list[str]
+) -> list[list[SmallFile]]:
+    """Return the files of a partition by their columns; one that has no equal is left."""
+    if len(partition) == 1:
+        return []
+    files, above = open_filesystem(root)
+    found: dict[pa.Schema, list[SmallFile]] = {}
+    for file in partition:
+        with _opened(files, f"{above}/{file.path}") as opened:
+            columns = _typed(opened.schema_arrow, _table_schema(delta)).remove_metadata()
+        found.setdefault(columns, []).append(file)
+    most = max(found, key=lambda columns: len(found[columns]))
+    for columns, (file, *others) in found.items():
+        if columns is not most and not others:
+            left.append(f"{file.path}: {_difference(most, columns)}")
+    return list(found.values())
+
+
+def _difference(expected: pa.Schema, got: pa.Schema) -> str:
+    what = "expected the columns of the partition's other files"
+    lacks = [f"{field.name} {field.type}" for field in expected if field not in list(got)]
+    has = [f"{field.name} {field.type}" for field in got if field not in list(expected)]
+    return f"{what} ({', '.join(lacks) or 'no more'}); got {', '.join(has) or 'less'}"
+
+
+def _sized(files: Iterable[SmallFile]) -> Iterator[list[SmallFile]]:
+    group: list[SmallFile] = []
+    for file in files:
+        if sum(each.size_bytes for each in group) + file.size_bytes > FILE_BYTES:
+            yield from [group] if len(group) > 1 else []
+            group = []
+        group.append(file)
+    yield from [group] if len(group) > 1 else []
 
 
 def _merged(root: FileLocation | str, delta: DeltaTable, group: Sequence[SmallFile]) -> AddAction:
     """Write the rows of a group to one file, and return it."""
     files, above = open_filesystem(root)
     path = f"{group[0].folder}/part-{uuid4().hex}.parquet".lstrip("/")
-    of_table = pa.schema(delta.schema().to_arrow())
     with _opened(files, f"{above}/{group[0].path}") as first:
-        schema = _typed(first.schema_arrow, of_table)
+        schema = _typed(first.schema_arrow, _table_schema(delta))
     about: list[Any] = []
     with (
         files.open_output_stream(f"{above}/{path}") as stream,
         pq.ParquetWriter(stream, schema, compression="zstd", metadata_collector=about) as writer,
     ):
-        for rows in _gathered(_batches(files, above, of_table, schema, group)):
+        for rows in _gathered(_batches(files, above, schema, group)):
             writer.write_table(rows)
     columns = delta.metadata().configuration.get(_STATISTICS, "").split(",")
     size = files.get_file_info(f"{above}/{path}").size
@@ -153,39 +210,38 @@ def _merged(root: FileLocation | str, delta: DeltaTable, group: Sequence[SmallFi
 
 
 def _batches(
-    files: Any, above: str, of_table: pa.Schema, schema: pa.Schema, group: Iterable[SmallFile]
+    files: Any, above: str, schema: pa.Schema, group: Iterable[SmallFile]
 ) -> Iterator[pa.RecordBatch]:
     for file in group:
         with _opened(files, f"{above}/{file.path}") as opened:
-            if _typed(opened.schema_arrow, of_table) != schema:
-                expected = f"expected the columns of the partition's other files ({schema.names})"
-                raise ConfigError(
-                    f"{above}/{file.path}: {expected}; got {opened.schema_arrow.names}, or others'"
-                    " types: nothing is merged"
-                )
             for batch in opened.iter_batches(READ_ROWS):
-                yield _cast(batch, schema, f"{above}/{file.path}")
+                try:
+                    yield batch.cast(schema)
+                except pa.ArrowInvalid as error:
+                    raise _OddFile(file, error) from error
 
 
-def _cast(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
-    try:
-        return batch.cast(schema)
-    except pa.ArrowInvalid as error:
-        expected = "expected instants of whole microseconds, as Delta keeps them"
-        raise ConfigError(f"{path}: {expected}; got: {error}: nothing is merged") from error
+def _table_schema(delta: DeltaTable) -> pa.Schema:
+    return pa.schema(delta.schema().to_arrow())
 
 
 def _typed(schema: pa.Schema, of_table: pa.Schema) -> pa.Schema:
-    """Return a file's columns, those with instants as the table has them.
+    """Return a file's columns, with the table's types where only the writer's layout differs.
 
     Spark writes an instant as INT96, which has neither zone nor unit: it is UTC, and Delta keeps
-    microseconds.
+    microseconds. polars and DuckDB have types of their own for the same text, bytes and lists.
     """
     for place, field in enumerate(schema):
-        if field.name in of_table.names and "timestamp" in str(field.type):
+        if field.name in of_table.names:
             kind = of_table.field(field.name).type
-            schema = schema.set(place, field.with_type(kind))
+            if "timestamp" in str(field.type) or _plain(field.type) == _plain(kind):
+                schema = schema.set(place, field.with_type(kind))
     return schema
+
+
+def _plain(kind: pa.DataType) -> str:
+    """Return a type without what Arrow's layouts of it differ in."""
+    return _LAYOUT.sub("", str(kind))
 
 
 @contextmanager
