@@ -16,7 +16,7 @@ from duebridge_connectors.spark.jobs.tidy import run_tidy, tidy
 from duebridge_connectors.spark.table import tidy_merge
 from duebridge_connectors.spark.table.journal_files import write_files
 from duebridge_connectors.spark.table.journal_table import JournalTable
-from duebridge_connectors.spark.table.tidy_merge import small_files
+from duebridge_connectors.spark.table.small_files import small_files
 from tests.spark.journal.journal_by_hand import (
     AT,
     BATCHES,
@@ -183,7 +183,7 @@ def test_tidy_merges_up_to_a_good_size_and_leaves_what_has_it(
     monkeypatch.setattr(tidy_merge, "FILE_BYTES", 2 * largest)
     done = run_tidy(root)
     assert (done.merged_files, done.into_files, done.table_files) == (2, 1, 2)
-    monkeypatch.setattr(tidy_merge, "SMALL_BYTES", 0)
+    monkeypatch.setattr("duebridge_connectors.spark.table.small_files.SMALL_BYTES", 0)
     assert run_tidy(root).merged_files == 0
     found: Any = DeltaTable(root).get_add_actions(flatten=True)
     assert sorted(found["num_records"].to_pylist()) == [2, 4]

@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction
 
 from duebridge_connectors.spark.filesystem import remove_empty_folder
 from duebridge_connectors.spark.jobs.tidy import tidy
-from duebridge_connectors.spark.table.tidy_merge import small_files
+from duebridge_connectors.spark.table.small_files import small_files
 
 
 @pytest.mark.parametrize(

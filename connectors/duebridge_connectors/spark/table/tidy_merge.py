@@ -10,55 +10,28 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 from uuid import uuid4
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from duebridge.errors import ConfigError, JobFailed
+from duebridge.errors import JobFailed
 from duebridge_connectors.spark.delta_table import written_table
 from duebridge_connectors.spark.file_statistics import file_statistics
 from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import naming_damage, open_filesystem
+from duebridge_connectors.spark.table.small_files import FILE_BYTES, SmallFile, small_files
 
-FILE_BYTES = 128 * 1024 * 1024
-SMALL_BYTES = FILE_BYTES // 2
 READ_ROWS = 128 * 1024
 _LAYOUT = re.compile(r"large_|_view\b|(?<=list<)\w+(?=: )")
 _MERGE = "duebridge.tidy"
 _STATISTICS = "delta.dataSkippingStatsColumns"
-
-
-class SmallFile(msgspec.Struct, frozen=True):
-    """A file to merge; `values` are those of its partition.
-
-    `path` is its name within the table. Delta's log has that percent-encoded, over the escapes that
-    the folder of a partition may have; the actions of `deltalake` encode it themselves.
-    """
-
-    path: str
-    size_bytes: int
-    values: dict[str, str | None]
-
-    @property
-    def folder(self) -> str:
-        """The directory that it is in."""
-        return self.path.rpartition("/")[0]
-
-    @property
-    def partition(self) -> tuple[str, list[tuple[str, bool, str]]]:
-        """Its directory and values: other writers may put several partitions in one directory."""
-        values = sorted(self.values.items())
-        return self.folder, [(name, value is None, value or "") for name, value in values]
 
 
 class Merges(NamedTuple):
@@ -100,43 +73,6 @@ def _merge(root: FileLocation | str, group: list[SmallFile], left: list[str]) ->
             left.append(str(odd))
             group = [file for file in group if file is not odd.file]
     return 0
-
-
-def small_files(delta: DeltaTable) -> list[SmallFile]:
-    """Return the small files of a version; raises `ConfigError` for a table of newer features."""
-    if delta.protocol().min_reader_version > 1:
-        got = f"reader version {delta.protocol().min_reader_version}"
-        expected = "expected a table of the oldest protocol (reader version 1)"
-        raise ConfigError(
-            f"{delta.table_uri}: {expected}; got {got}: use its writer's own OPTIMIZE"
-        )
-    rows = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-    return [
-        SmallFile(unquote(row["path"]), row["size_bytes"], _values(row))
-        for row in sorted(rows, key=lambda row: (row["modification_time"], row["path"]))
-        if row["size_bytes"] < SMALL_BYTES
-    ]
-
-
-def _values(row: dict[str, Any]) -> dict[str, str | None]:
-    """Return the values of a file's partition, as Delta's log has them."""
-    found = {name: value for name, value in row.items() if name.startswith("partition.")}
-    return {
-        name.removeprefix("partition."): None if value is None else _logged(value)
-        for name, value in found.items()
-    }
-
-
-def _logged(value: Any) -> str:
-    """Return a partition's value as Delta's protocol writes it."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case datetime():
-            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"
-        case bytes():
-            return value.decode()  # escaped, as the log has it
-    return str(value)
 
 
 def _groups(root: FileLocation | str, left: list[str]) -> Iterator[list[SmallFile]]:
