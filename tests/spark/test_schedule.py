@@ -338,6 +338,22 @@ def test_schedule_of_far_rows_that_share_an_id_is_judged_by_the_store(cold: Cold
     assert (cold.hydrate().accepted, cold.warm()) == (1, {"x", "y"})
 
 
+def test_schedule_of_far_rows_that_are_the_same_counts_each(cold: ColdRoute) -> None:
+    rows = [(name, "x", LATER_MS, None, None) for name in "xxyxz"]
+    done = scheduled(cold, rows)
+    assert (done.cold, done.duplicate, done.accepted, done.rows) == (3, 2, 0, 5)
+    again = scheduled(cold, [*rows, ("z", "other", LATER_MS, None, None)])
+    assert (again.cold, again.duplicate, again.rows) == (1, 5, 6)
+
+
+def test_schedule_of_far_rows_that_are_the_same_as_a_living_one_counts_each(
+    cold: ColdRoute,
+) -> None:
+    cold.world.producer().schedule("cold", b"other", id="x", delay="1h")
+    done = scheduled(cold, [(name, "x", LATER_MS, None, None) for name in "xxyy"])
+    assert (done.cold, done.duplicate, done.conflict, done.rows) == (1, 1, 2, 4)
+
+
 def test_schedule_of_an_expression_that_changes_meanwhile_has_each_row_in_one_half(
     cold: ColdRoute, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,22 +92,21 @@ def _schedule_far(
 ) -> FarSplit:
     """Write the far rows to the cold tier of their route.
 
-    Repeated rows are duplicates while they are cold; once they have returned, the store knows
-    them. It also judges those whose ids live there: else both would be delivered.
+    Repeated rows, of this job or an earlier one, are duplicates while they are cold; once they have
+    returned, the store knows them. It also judges those whose ids live there, with all their rows:
+    else both would be delivered. So each far row that was neither written nor judged is one.
     """
     tier = open_tier(str(planned.options.config), planned.route.name)
     rows = _settled(rows)
     now_ms = tier.now_ms()
     job = DirectDemote(tier, planned, now_ms, tier.cold_from_ms(), new_batch(now_ms))
-    far = batch_rows(rows.mapInArrow(partial(far_rows, job), COLD), job.batch)
-    duplicate = 0
-    if (there := read_known(spark, tier, ["content_hash"])) is not None:
-        duplicate = far.join(there, _SAME, "left_semi").count()
-        far = exclude(far, there, _SAME)
+    there = read_known(spark, tier, ["content_hash"])
+    far = rows.mapInArrow(partial(far_rows, job), COLD)
+    new = far if there is None else exclude(far, there, _SAME)
     with tier.notes() as shards:
         for shard in shards:
             shard.note_first(job.boundary_ms)
-    written = write_batch(tier, far, SCHEDULED, job.batch)
+    written = write_batch(tier, batch_rows(new, job.batch, _SAME), SCHEDULED, job.batch)
     asked = msgspec.structs.replace(planned, run=f"living-{planned.run}")
     if (earlier := rejects_directory(asked)) is not None:
         earlier.finish([])
@@ -115,6 +114,7 @@ def _schedule_far(
     if written.rows:
         ask = partial(_ask, rows, job, {**options, "run": asked.run} if earlier else options)
         written = publish_batch(spark, tier, written, lambda ids: done.append(ask(ids)))
+    duplicate = far.count() - written.rows - sum(each.rows for each in done)
     done.append(Summary(route=planned.route.name, cold=written.rows, duplicate=duplicate))
     near = rows.mapInArrow(partial(near_rows, job), rows.schema)
     return FarSplit(near, Summary.of(planned.route.name, done))

@@ -1,5 +1,7 @@
 """Transforms of rows on the way to the cold tier and back."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
@@ -24,12 +26,16 @@ def as_held(rows: DataFrame, route: str) -> DataFrame:
     )
 
 
-def batch_rows(rows: DataFrame, batch: str) -> DataFrame:
-    """Return distinct rows of the tier as a batch, sorted for `parquet.files.write_files`."""
+def batch_rows(rows: DataFrame, batch: str, same: Sequence[str] = COLD.names) -> DataFrame:
+    """Return rows of the tier as a batch, sorted for `parquet.files.write_files`.
+
+    Of rows with the same values in `same`, which are due in the same hour, one is in it.
+    """
     hour = F.floor(F.col("due_at_ms") / HOUR_MS).alias(HOUR)
     part = F.pmod(F.hash("id"), F.lit(PARTS)).alias(PART)
-    once = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour, part)
-    return once.repartition(HOUR, PART).distinct().sortWithinPartitions("due_at_ms", "id")
+    parted = rows.withColumn("batch", F.lit(batch)).select(*COLD.names, hour, part)
+    once = parted.repartition(HOUR, PART).dropDuplicates([*same, HOUR, PART])
+    return once.sortWithinPartitions("due_at_ms", "id")
 
 
 def in_removal_order(rows: DataFrame, shards: int) -> DataFrame:
