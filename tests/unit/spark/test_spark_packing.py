@@ -34,7 +34,10 @@ HORIZON_MS = 1000
 
 ids = st.one_of(st.text(max_size=12), st.sampled_from([None, "a", "ü", "a b", "x" * 256]))
 bodies = st.one_of(st.none(), st.binary(max_size=20), st.sampled_from([b"x" * 600, b"y" * 2001]))
-instants = st.one_of(st.none(), st.integers(-2, 2**47 + 2), st.just(1_767_225_600))
+like_dates = [20_261_231, 202_612_310_900]
+instants = st.one_of(
+    st.none(), st.integers(-2, 2**47 + 2), st.sampled_from([1_767_225_600, *like_dates])
+)
 delays = st.sampled_from([None, "15m", "2.5s", "soon", "-1s", "0ms"])
 header_values = st.one_of(st.none(), st.binary(max_size=5))
 headers = st.lists(

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duebridge.durations import LIKE_SECONDS, MAX_MS, parse_duration_ms
+from duebridge.durations import LIKE_SECONDS, MAX_MS, looks_like_date, parse_duration_ms
 from duebridge.envelope import OTHER_VALUE_BYTES, Envelope, Instant, Target
 from duebridge.errors import EnvelopeError
 from duebridge.scheduling.limits import (
@@ -34,6 +34,7 @@ from duebridge_connectors.spark.rows.schema import PROPERTIES, is_packed
 MAX_ID_BYTES = 255
 MAX_CACHED = 10_000
 _SELDOM = ("max_attempts", "remember", "target", *PROPERTIES)
+_OF_TODAY = range(10**12, 10**13)  # 2001 to 2286, which needs no closer look
 _DOUBTFUL = Instant(-1, relative=False)  # an expiry that needs the full path
 
 
@@ -146,8 +147,7 @@ class Packer:
         if given is None:
             return None
         if isinstance(given, int):
-            is_valid = 0 <= given <= MAX_MS and given not in LIKE_SECONDS
-            return Instant(given, relative=False) if is_valid else None
+            return Instant(given, relative=False) if _is_epoch_ms(given) else None
         if given not in self._instants:
             if len(self._instants) >= MAX_CACHED:
                 self._instants.clear()
@@ -235,6 +235,12 @@ def _expiries(batch: pa.RecordBatch) -> list[Any]:
     if column is None or pa.types.is_string(column.type) or pa.types.is_duration(column.type):
         return arrow.values(batch, "expires")
     return arrow.instants_ms(batch, "expires")
+
+
+def _is_epoch_ms(given: int) -> bool:
+    if given in _OF_TODAY:
+        return True
+    return 0 <= given <= MAX_MS and given not in LIKE_SECONDS and not looks_like_date(given)
 
 
 def _relative(given: str | timedelta) -> Instant | None:

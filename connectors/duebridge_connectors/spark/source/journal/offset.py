@@ -132,7 +132,7 @@ def planned(start: Offset, found: Ends, limit: ReadLimit) -> Offset:
         shard: ends.numbering.count(begins[shard], ends.last) for shard, ends in found.items()
     }
     most = limit.max_rows if isinstance(limit, ReadMaxRows) else sum(waiting.values())
-    shares = _shares(waiting, most)
+    shares = _shares(waiting, most, sum(read.values()))
     offset = dict(start)
     for shard, ends in found.items():
         until = ends.numbering.advanced(begins[shard], ends.last, shares[shard])
@@ -161,11 +161,15 @@ def named_shard(namespace: str, name: str) -> Shard:
     return Shard(namespace, route, int(number))
 
 
-def _shares(waiting: Mapping[Shard, int], most: int) -> dict[Shard, int]:
+def _shares(waiting: Mapping[Shard, int], most: int, turn: int) -> dict[Shard, int]:
     """Divide a limit equally among shards; the unused part of a share goes to the others.
 
-    Rounded down, so that of a limit below their number the longest queues get something.
+    A limit below the number of shards that wait goes to those whose turn it is, one entry each.
     """
+    busy = [shard for shard, count in waiting.items() if count]
+    if most < len(busy):
+        chosen = {busy[(turn + place) % len(busy)] for place in range(most)}
+        return {shard: int(shard in chosen) for shard in waiting}
     shares: dict[Shard, int] = {}
     left = most
     for rank, (shard, count) in enumerate(sorted(waiting.items(), key=itemgetter(1))):
