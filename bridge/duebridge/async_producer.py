@@ -39,13 +39,16 @@ def _awaitable(
 class AsyncProducer:
     """Schedules envelopes as `Producer` does: same arguments, answers and errors.
 
-    Cancelling a task that awaits a call does not take back what was sent: the envelope may be
-    stored, within the five seconds that a request waits for its answer, or once a server that stood
-    still goes on. Nothing is sent for the call after that. Schedule again with the same id, which
-    is harmless. A `StoreError` of the first call may be of opening the producer: then it has no
-    `ids`, and nothing was sent. May be shared by the tasks of one event loop, and used on both
-    sides of a fork, but fork before its first call or once that was answered: while it opens, a
-    thread of it may hold Python's lock of an import, on which the child would wait for ever.
+    `schedule`, `schedule_many`, `cancel`, `reschedule` and `get` are `Producer`'s, awaited:
+    `async with AsyncProducer.from_config("duebridge.yaml") as producer:` and then
+    `receipt = await producer.schedule("reminders", "call back", delay="15m")`.
+
+    If you cancel a task that awaits a call, the envelope may still be stored: within five seconds,
+    or when a frozen server resumes. Nothing is sent for the call after that. Schedule again with
+    the same id, which is harmless. If the first call raises a `StoreError` without `ids`, opening
+    the producer failed, and nothing was sent. The tasks of one event loop may share a producer.
+    Fork before its first call or after that was answered, not while it runs: a thread of it may
+    hold Python's lock of an import then, on which the child would wait for ever.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from msgspec.msgpack import Ext
 from duebridge.amqp_fields import AMQP_FIELD, field_value
 from duebridge.durations import parse_duration_ms, parse_instant_ms
 from duebridge.errors import EnvelopeError, did_you_mean, shown
-from duebridge.values import checked_text, sized, utf8, whole_or_none
+from duebridge.values import checked_text, encode_json, sized, utf8, whole_or_none
 
 HeaderValue: TypeAlias = bytes | str | int | bool | Ext | None
 Headers: TypeAlias = tuple[tuple[str, HeaderValue], ...]
@@ -201,13 +201,14 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         """Return a checked envelope; without an `id` it gets a random one of 100 bits.
 
         Exactly one of `body` (bytes, text that goes as UTF-8, or None for a Kafka tombstone) and
-        `json` (any value that JSON carries; sets `content_type` to application/json unless given).
+        `json` (any value that JSON carries, a set as an array; sets `content_type` to
+        application/json unless given).
 
         Exactly one of `delay` ("500ms" "2.5s" "1h30m" "2w", or a timedelta) and `at` (an aware
-        datetime, or integer epoch ms: what looks like seconds or a date, as 20261231, is refused).
-        `expires` takes either form, `remember` a duration. `id` is text or a UUID, `key` bytes or
-        text. `headers` are a mapping or pairs of name and value. The other fields are AMQP's: see
-        `Properties`.
+        datetime, or integer epoch ms: what looks like seconds or a date, as 20261231, is refused);
+        an instant of the past is due now. `expires` takes either form, `remember` a duration.
+        `id` is text or a UUID, `key` bytes or text. `headers` are a mapping or pairs of name and
+        value. The other fields are AMQP's: see `Properties`.
 
         Raises `EnvelopeError`, which says what was expected and what came.
         """
@@ -221,7 +222,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             id=random_id()
             if id_given is None
-            else checked_text("id", _id(id_given), 1, SHORT_BYTES),
+            else checked_text("id", checked_id(id_given), 1, SHORT_BYTES),
             body=_bytes_or_none("body", body) if json is UNSET else _json_bytes(body, json),
             due=due_instant(get("delay"), get("at")),
             expires=_expires(get("expires")),
@@ -253,7 +254,7 @@ def checked_id(value: object) -> str:
     if not isinstance(text, str):
         name = type(value).__name__
         hint = f"; pass {name.lower()}.id" if isinstance(getattr(value, "id", None), str) else ""
-        raise EnvelopeError(f"id: expected text; got {name}{hint}")
+        raise EnvelopeError(f"id: expected text or a UUID; got {name}{hint}")
     return utf8("id", text)
 
 
@@ -390,7 +391,4 @@ def _bytes_or_none(name: str, value: object) -> bytes | None:
 def _json_bytes(body: object, value: object) -> bytes:
     if body is not UNSET:
         raise EnvelopeError("body, json: expected exactly one of the two; got both")
-    try:
-        return msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise EnvelopeError(f"json: expected a value that JSON carries: {error}") from error
+    return encode_json(value)

@@ -186,7 +186,7 @@ def _body(line: EnvelopeLine, given: dict[str, Any]) -> bytes | None:
         given["content_type"] = line.content_type or JSON
         return bytes(line.json)
     if not isinstance(line.body_base64, UnsetType):
-        return _decoded(line.body_base64)
+        return _decoded(line.body_base64, "body_base64")
     return None if isinstance(line.body, UnsetType) else _bytes(line.body)
 
 
@@ -196,8 +196,8 @@ def _bytes(value: str | Base64 | None) -> bytes | None:
     return None if value is None else value.encode()
 
 
-def _decoded(value: str) -> bytes:
+def _decoded(value: str, name: str = "base64") -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise EnvelopeError(f"base64: expected base64 with its padding: {error}") from error
+        raise EnvelopeError(f"{name}: expected base64 with its padding: {error}") from None

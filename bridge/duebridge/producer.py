@@ -79,11 +79,16 @@ class Producer:
     ) -> Receipt:
         """Store an envelope and return its receipt; the fields are those of `Envelope.new`.
 
-        The status is `accepted`; `duplicate` if the id lives with the same content (the receipt has
-        its due instant), or is remembered and was delivered; `cancelled` or `dead` if it is
-        remembered with this content and ended so: nothing was stored; `conflict` if the id lives
+        The status is `accepted`; `duplicate` if the id waits with the same content (the receipt has
+        its due instant), or was delivered with it and is remembered; `cancelled` or `dead` if it is
+        remembered with this content and ended so: nothing was stored; `conflict` if the id waits
         with other content. With `on_conflict="replace"` other content, and any under a remembered
         id, is `replaced`, a new life; `in_flight` where it is too late for that.
+
+        Content is all that was given: body, key, headers in their order, properties, target,
+        `delay` or `at`, `expires`, `max_attempts` and `remember`. A repeated call gives all of it
+        unchanged: compute `at` once. Other content under an id that is only remembered is
+        `accepted`, and delivered too.
 
         Raises `EnvelopeError` and `UnknownRoute` (nothing was stored), `StoreFull`, and
         `StoreUnavailable`: then call again with the same id, which is harmless; the error has it in
@@ -158,11 +163,12 @@ class Producer:
         return answer.status
 
     def get(self, route: str, id: str | UUID) -> Known | None:  # noqa: A002
-        """Look an envelope up; None where nobody knows the id.
+        """Look an envelope up; None for an id that was never stored, or whose envelope has ended.
 
-        On a route with a cold tier an id that the store does not have may be in a file: then its
-        state is `cold`, and the files are read. Raises `EnvelopeError` for an id that is not text
-        in UTF-8, and `ConfigError` where files cannot be read.
+        Also while its end is remembered. On a route with a cold tier an id that the store does not
+        have may be in a file: then its state is `cold`, and the files are read. Raises
+        `EnvelopeError` for an id that is not text in UTF-8, and `ConfigError` where files cannot be
+        read.
         """
         text = checked_id(id)
         if (entry := self._shard(route, text).get(text)) is not None:

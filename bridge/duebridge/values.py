@@ -1,5 +1,9 @@
 """Checks the values that a caller gives; each raises `EnvelopeError` with the value's name."""
 
+from math import isfinite
+
+import msgspec
+
 from duebridge.errors import EnvelopeError, shown
 
 
@@ -49,3 +53,25 @@ def whole_or_none(name: str, value: object, least: int, most: int) -> int | None
             f"{name}: expected a whole number, {least} to {most}; got {shown(value)}"
         )
     return value
+
+
+def encode_json(value: object) -> bytes:
+    """Return a value as JSON; raises `EnvelopeError` for one that JSON cannot carry."""
+    try:
+        found = msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise EnvelopeError(f"json: expected a value that JSON carries: {error}") from error
+    if b"null" in found and (odd := _not_finite(msgspec.to_builtins(value))) is not None:
+        raise EnvelopeError(f"json: expected a value that JSON carries; got {odd} in it")
+    return found
+
+
+def _not_finite(value: object) -> float | None:
+    """Return the first float that JSON cannot carry: the encoder writes null for it."""
+    if isinstance(value, float):
+        return None if isfinite(value) else value
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return None
+    return next((odd for each in value if (odd := _not_finite(each)) is not None), None)

@@ -20,9 +20,10 @@ WIDTH = 100
 HEAD = """\
 # Python API
 
-Generated from the docstrings by `make api`; do not edit. Everything here is importable from
-`duebridge`; other modules are internal and may change. Instants are epoch milliseconds (`..._ms`),
-durations text such as `"15m"` or a `timedelta`.
+Generated from the docstrings by `make api`; do not edit. The classes and errors here are
+importable from `duebridge`, the types that signatures name are for reading only; other modules are
+internal and may change. Instants are epoch milliseconds (`..._ms`), durations text such as `"15m"`
+or a `timedelta`.
 """
 NAMED = {  # what signatures name and is not importable from `duebridge`, by module
     "duebridge.envelope": ("BodyGiven", "HeaderValue", "Headers", "HeadersGiven"),

@@ -43,7 +43,7 @@ async def schedule(name: str, reminder: Reminder, producer: Scheduler) -> dict[s
     body = reminder.text.encode()
     receipt = await producer.schedule(ROUTE, body, delay=reminder.delay, id=name)
     if receipt.status == "conflict":
-        raise HTTPException(409, f"{name} exists with another text")
+        raise HTTPException(409, f"{name} exists with other content")
     return {"id": receipt.id, "status": receipt.status, "due_at_ms": receipt.due_at_ms}
 
 

@@ -202,7 +202,7 @@ def test_ask_for_what_is_no_id_says_what_to_pass(producer: Producer) -> None:
     receipt: Any = producer.schedule("r", b"", delay="1h")
     refusals = {
         "\ud800": "id: expected text that UTF-8 can carry",
-        receipt: r"^id: expected text; got Receipt; pass receipt\.id$",
+        receipt: r"^id: expected text or a UUID; got Receipt; pass receipt\.id$",
         5: r"^id: expected text; got int$",
     }
     for ask in (producer.get, producer.cancel, partial(producer.reschedule, delay="1s")):

@@ -144,8 +144,8 @@ def test_new_of_a_good_id_keeps_it(id: str) -> None:
         ("", "id: expected 1 to 255 bytes of UTF-8; got 0"),
         ("x" * 256, "id: expected 1 to 255 bytes of UTF-8; got 256"),
         ("é" * 128, "id: expected 1 to 255 bytes of UTF-8; got 256"),
-        (b"a", "id: expected text; got bytes"),
-        (42, "id: expected text; got int"),
+        (b"a", "id: expected text or a UUID; got bytes"),
+        (42, "id: expected text or a UUID; got int"),
         ("a\n", "id: expected printable characters only; got 'a\\n'"),
         ("a\x00", "id: expected printable characters only; got 'a\\x00'"),
         ("\ud800", "id: expected text that UTF-8 can carry; got '\\ud800'"),
@@ -246,6 +246,13 @@ def test_new_of_json_with_a_content_type_keeps_that() -> None:
 
 def test_new_of_json_that_cannot_be_encoded_is_refused() -> None:
     assert refusal(UNSET, json=object()).startswith("json: expected a value that JSON carries")
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_new_of_json_with_a_number_that_json_lacks_is_refused(number: str) -> None:
+    """An encoder that writes null for it would change what is delivered."""
+    value = {"a": None, "b": [{"c": (1.5, float(number))}]}
+    assert refusal(UNSET, json=value).endswith(f"that JSON carries; got {number} in it")
 
 
 def test_new_needs_exactly_one_of_body_and_json() -> None:

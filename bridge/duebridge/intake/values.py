@@ -38,7 +38,8 @@ def delay(name: str, value: object) -> Instant:
     """Return a delay given in ms; raises `MessageRefused`."""
     ms = whole(name, value)
     if not 0 <= ms <= MAX_MS:
-        raise MessageRefused(f"{name}: expected 0 to {MAX_MS} ms; got {ms}")
+        expected = "0 ms or more" if ms < 0 else f"at most {MAX_MS} ms"
+        raise MessageRefused(f"{name}: expected {expected}; got {ms}")
     return Instant(ms, relative=True)
 
 

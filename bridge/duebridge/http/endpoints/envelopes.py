@@ -135,14 +135,15 @@ def _posted(
     if len(envelope.body or b"") > most:
         raise ProblemError(413, "Too large", receipt.error)
     title = "The envelope is refused" if status == 422 else f"Not stored: {receipt.status}"
-    raise ProblemError(status, title, receipt.error or _why_not(receipt), answer=receipt)
+    raise ProblemError(status, title, receipt.error or _why_not(call, receipt), answer=receipt)
 
 
-def _why_not(receipt: Receipt) -> str:
+def _why_not(call: AuthorizedCall, receipt: Receipt) -> str:
+    how = "on_conflict=replace" if keys.key_of(call.request) is None else _REPLACE_WITHOUT_KEY
     return {
-        "conflict": "id: it has other content; on_conflict=replace replaces that",
+        "conflict": f"id: it has, or had, other content; {how} replaces that",
         "in_flight": "id: it is being delivered, which is too late to replace it",
-    }.get(receipt.status, f"id: it ended {receipt.status}; on_conflict=replace schedules it again")
+    }.get(receipt.status, f"id: it ended {receipt.status}; {how} schedules it again")
 
 
 async def get(call: AuthorizedCall) -> Response:
@@ -236,5 +237,6 @@ def _id_of(call: AuthorizedCall) -> str:
     return checked_id(call.request.path_params["id"])
 
 
+_REPLACE_WITHOUT_KEY = f"on_conflict=replace, without {keys.HEADER},"
 _UNKNOWN = "id: the store does not know it: delivered, cancelled, or never scheduled"
 _NOT_IN_FILES = "; nor has the cold tier it, as this process sees its path"
