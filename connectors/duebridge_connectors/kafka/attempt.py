@@ -72,6 +72,16 @@ def not_sent(cause: str) -> Outcome:
     return Outcome(Verdict.UNAVAILABLE, error_class="NotSent", error_message=cause)
 
 
+def weighed(before: Outcome, outcome: Outcome) -> Outcome:
+    """Return the outcome that holds after both.
+
+    What may be published stays so unless it is confirmed: a later refusal proves nothing about
+    the first send.
+    """
+    is_last_word = outcome.verdict in {Verdict.CONFIRMED, Verdict.INDETERMINATE}
+    return outcome if is_last_word or not before.may_be_published else before
+
+
 class PublishAttempt(ABC, Generic[Client]):
     """Sends one batch and collects its outcomes, on the publishing thread.
 
@@ -103,15 +113,9 @@ class PublishAttempt(ABC, Generic[Client]):
         self._wait()
 
     def record(self, indexes: Iterable[int], outcome: Outcome) -> None:
-        """Record one outcome for several deliveries.
-
-        What may be published stays so unless it is confirmed: a later refusal proves nothing about
-        the first send.
-        """
-        is_last_word = outcome.verdict in {Verdict.CONFIRMED, Verdict.INDETERMINATE}
+        """Record one outcome for several deliveries, weighed against those before."""
         for index in indexes:
-            if is_last_word or not self.outcomes[index].may_be_published:
-                self.outcomes[index] = outcome
+            self.outcomes[index] = weighed(self.outcomes[index], outcome)
 
     def _record_refusal(self, index: int, refusal: AttemptError, part: int = -1) -> None:
         self.record([index], replace(refusal.outcome, part=part))

@@ -11,10 +11,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
 import duebridge_connectors.kafka.kafka_python.connection as python_connection
+import duebridge_connectors.kafka.librdkafka.attempt as lib_attempt
 import duebridge_connectors.kafka.librdkafka.connection as lib_connection
 import duebridge_connectors.kafka.publisher as publisher_module
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
+from duebridge_connectors.kafka.attempt import AttemptError
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python import open_kafka_python
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
@@ -33,6 +35,7 @@ MOVED, SHORT, LOST = "moved", "short of replicas", "lost"
 INVALID, BESIDE, DENIED = "invalid", "beside an invalid one", "denied"
 SLOW = "invalid, after most of the time"
 LATE = "denied, once the next is sent"
+ASIDE = "denied, on the client's own thread"
 DEADLINE_S = 0.5  # within which a busy machine starts the thread that builds a client
 
 C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
@@ -56,6 +59,7 @@ class Scripted:
         self.asked = 0
         self.sent: list[str] = []
         self.late: list[Callable[[], Any]] = []
+        self.reports: list[threading.Thread] = []
         self.is_single = config.get("batch_size") == 0 or "batch.num.messages" in config
         self.built.append(self)
 
@@ -135,6 +139,10 @@ class Lib(Scripted, LibrdkafkaClient):
         if answer == LATE:
             denied = KafkaError(self.errors[DENIED])
             self.late.append(lambda: on_answer(denied, Message(partition=PART)))
+        elif answer == ASIDE:
+            report = KafkaError(self.errors[DENIED]), Message(partition=PART)
+            self.reports.append(threading.Thread(target=on_answer, args=report))
+            self.reports[-1].start()
         elif answer != MUTE:
             error = None if answer == DONE else KafkaError(self.errors[answer])
             on_answer(error, Message(partition=PART))
@@ -244,6 +252,23 @@ def test_publish_refused_while_an_unknown_topic_is_looked_up_is_sure(send: Send)
     assert (refused.verdict, refused.may_be_published) == (NO_TARGET, False)
     assert confirmed.verdict is C
     assert not Scripted.built[0].has_ended
+
+
+@pytest.mark.parametrize("kind", ["librdkafka"], indirect=True)
+def test_publish_that_ends_while_a_report_is_being_recorded_stays_unsure(
+    send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_returned = threading.Event()
+
+    def judge_slowly(error: KafkaError) -> AttemptError:
+        assert has_returned.wait(60)
+        return answered_refusal(error)
+
+    monkeypatch.setattr(lib_attempt, "answered_refusal", judge_slowly)
+    (outcome,) = send(ASIDE)
+    has_returned.set()
+    Scripted.built[0].reports[0].join()
+    assert (outcome.verdict, outcome.may_be_published) == (OPEN, True)
 
 
 def test_publish_while_another_hands_over_until_the_deadline_sends_nothing(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from confluent_kafka import KafkaError, Message
+from msgspec.structs import replace
 
 from duebridge.ports.publisher import Delivery, Outcome, Verdict
 from duebridge_connectors.kafka.attempt import (
@@ -14,6 +15,7 @@ from duebridge_connectors.kafka.attempt import (
     Deadline,
     PublishAttempt,
     not_sent,
+    weighed,
 )
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal, produce_refusal
@@ -65,15 +67,21 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
         error: KafkaError | None,
         sent: Message,
     ) -> None:
-        """Record an answer in the place of the outcome before; runs on the client's thread."""
+        """Record an answer in the place of UNANSWERED; runs on the client's thread.
+
+        At every moment the outcome of what was handed over is unsure or the broker's: past the
+        deadline, the publishing thread takes it at any moment.
+        """
         part = sent.partition()
         part = -1 if part is None else part
         if error is None:
             self.outcomes[index] = CONFIRMED_IN[part]
         else:
             self.refused.add(index)
-            self.outcomes[index] = before
-            self._record_refusal(index, refusal := answered_refusal(error), part)
+            refusal = answered_refusal(error)
+            self.outcomes[index] = weighed(before, replace(refusal.outcome, part=part))
+            if refusal.is_temporary:
+                self.temporary.add(index)
             if refusal.outcome.verdict is Verdict.TARGET_FAILED:
                 client.forget(self.topic(index))
         self._answered += 1
