@@ -8,10 +8,10 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
+from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.kafka.errors import RequestFailed
 
-# Limit of a topic's first lookup; only deliveries to that topic wait for it.
+# Limit of a topic's lookup; only deliveries to that topic wait for it.
 LOOKUP_TIMEOUT_S = 3.0
 
 
@@ -86,7 +86,8 @@ class PublishAttempt(ABC, Generic[Client]):
     """Sends one batch and collects its outcomes, on the publishing thread.
 
     `temporary` holds the indexes whose error a retry within this publish may overcome, `refused`
-    those whose error covered a whole produce batch: another record may have caused it.
+    those whose error covered a whole produce batch: another record may have caused it. `unlocated`
+    holds those sent to a topic or partition that is missing: `send` looks their topics up again.
     """
 
     def __init__(self, batch: Sequence[Delivery], deadline: Deadline) -> None:
@@ -95,13 +96,16 @@ class PublishAttempt(ABC, Generic[Client]):
         self.outcomes: list[Outcome] = [not_sent("not tried")] * len(batch)
         self.temporary: set[int] = set()
         self.refused: set[int] = set()
+        self.unlocated: set[int] = set()
 
     def send(self, client: Client, indexes: Sequence[int]) -> None:
         """Send the deliveries at these indexes once and wait for the broker's answers."""
         self.temporary.difference_update(indexes)
         self.refused.difference_update(indexes)
+        doubted = set(map(self.topic, self.unlocated.intersection(indexes)))
+        self.unlocated.difference_update(indexes)
         topics = set(map(self.topic, indexes))
-        new_topics = {topic for topic in topics if not client.knows(topic)}
+        new_topics = {topic for topic in topics if topic in doubted or not client.knows(topic)}
         deferred: list[int] = []
         known = indexes
         if new_topics:
@@ -117,10 +121,29 @@ class PublishAttempt(ABC, Generic[Client]):
         for index in indexes:
             self.outcomes[index] = weighed(self.outcomes[index], outcome)
 
-    def _record_refusal(self, index: int, refusal: AttemptError, part: int = -1) -> None:
-        self.record([index], replace(refusal.outcome, part=part))
+    def _record_refusal(self, index: int, refusal: AttemptError) -> None:
+        self.record([index], refusal.outcome)
         if refusal.is_temporary:
             self.temporary.add(index)
+
+    def _record_answered_refusal(
+        self, index: int, before: Outcome, refusal: AttemptError, part: int = -1
+    ) -> None:
+        """Record the refusal of what was handed over, in one step.
+
+        A missing topic may be known by old metadata alone: only a look-up makes it the target's
+        failure.
+        """
+        outcome = refusal.outcome
+        is_unlocated = outcome.reason is Reason.TARGET_MISSING
+        if is_unlocated:
+            verdict, reason = Verdict.TARGET_UNAVAILABLE, Reason.ATTEMPTS_EXHAUSTED
+            outcome = replace(outcome, verdict=verdict, reason=reason)
+        self.outcomes[index] = weighed(before, replace(outcome, part=part))
+        if refusal.is_temporary:
+            self.temporary.add(index)
+        if is_unlocated:
+            self.unlocated.add(index)
 
     def topic(self, index: int) -> str:
         """Return the topic of a delivery."""

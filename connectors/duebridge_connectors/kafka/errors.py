@@ -43,7 +43,7 @@ _ROWS: dict[KafkaErrorRule, tuple[type[BaseException], ...]] = {
         UnicodeEncodeError,
         ValueError,
     ),
-    # There is nothing to append to.
+    # There is nothing to append to; that a produce request says so is looked up (`attempt.py`).
     KafkaErrorRule(Verdict.TARGET_FAILED, Reason.TARGET_MISSING): (
         vendor.InconsistentTopicIdError,
         vendor.InvalidTopicError,

@@ -46,6 +46,7 @@ class KafkaPublisher(Generic[Client]):
         """Send the batch, retry refused records and return outcomes; see `Publisher.publish`."""
         attempt = self._start(batch, Deadline(self._deadline_s))
         self._send(self._bulk, attempt, range(len(batch)))
+        self._retry_unlocated(attempt)
         self._retry_temporary(attempt)
         self._retry_individually(attempt)
         return attempt.outcomes.copy()  # late answers must not change the result
@@ -72,6 +73,14 @@ class KafkaPublisher(Generic[Client]):
             return
         attempt.send(client, indexes)
         connection.observe(client, [attempt.outcomes[index] for index in indexes])
+
+    def _retry_unlocated(self, attempt: PublishAttempt[Client]) -> None:
+        """Look up the topics that were missing, and send to those that exist once more.
+
+        The topic may have been made again with fewer partitions since the client looked.
+        """
+        if attempt.unlocated and attempt.deadline.left_s():
+            self._send(self._bulk, attempt, sorted(attempt.unlocated))
 
     def _retry_temporary(self, attempt: PublishAttempt[Client]) -> None:
         """Retry temporary errors, such as a leader election: the client itself never retries."""

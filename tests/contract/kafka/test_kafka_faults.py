@@ -116,6 +116,21 @@ def test_publish_to_an_impossible_topic_fails_that_target(
     assert outcomes[1].reason is Reason.TARGET_MISSING
 
 
+def test_publish_to_a_topic_made_again_with_fewer_partitions_confirms_all(
+    broker: KafkaBroker, publisher: EitherPublisher
+) -> None:
+    target = broker.missing_target()
+    broker.create(target, partitions=8)
+    batch = [delivery(target, key=b"%d" % n) for n in range(100)]
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 100
+    broker.delete(target)
+    broker.create(target, partitions=2)
+    with closing(broker.open(DEADLINE_S)) as other:
+        while set(verdicts(other.publish(batch))) != {Verdict.CONFIRMED}:
+            pass  # the partitions have no leader yet
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 100
+
+
 def test_publish_content_type_becomes_a_header(
     broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:

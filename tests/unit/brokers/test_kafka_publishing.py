@@ -15,7 +15,7 @@ import duebridge_connectors.kafka.librdkafka.attempt as lib_attempt
 import duebridge_connectors.kafka.librdkafka.connection as lib_connection
 import duebridge_connectors.kafka.publisher as publisher_module
 from duebridge.envelope import Target
-from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Verdict
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.kafka.attempt import AttemptError
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python import open_kafka_python
@@ -33,9 +33,11 @@ from kafka.producer.future import FutureProduceResult, FutureRecordMetadata  # i
 DONE, MUTE, REFUSED = "confirmed", "mute", "refused by the client"
 MOVED, SHORT, LOST = "moved", "short of replicas", "lost"
 INVALID, BESIDE, DENIED = "invalid", "beside an invalid one", "denied"
+ASTRAY = "to a partition that is missing"
 SLOW = "invalid, after most of the time"
 LATE = "denied, once the next is sent"
 ASIDE = "denied, on the client's own thread"
+GONE = ("missing", "deleted")
 DEADLINE_S = 0.5  # within which a busy machine starts the thread that builds a client
 
 C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
@@ -46,7 +48,7 @@ PART = 3
 
 
 class Scripted:
-    """The part of a client that does as told; it lacks the topic `missing`."""
+    """The part of a client that does as told; `missing` and `deleted` are gone, it knows one."""
 
     answers: Iterator[str]
     built: "list[Any]"
@@ -57,6 +59,7 @@ class Scripted:
         self.turn = threading.Lock()
         self.has_ended = False
         self.asked = 0
+        self.looked_up: list[str] = []
         self.sent: list[str] = []
         self.late: list[Callable[[], Any]] = []
         self.reports: list[threading.Thread] = []
@@ -74,7 +77,7 @@ class Scripted:
         return answer
 
     def knows(self, topic: str) -> bool:
-        return topic == "known"
+        return topic in {"known", "deleted"}
 
     def forget(self, topic: str) -> None: ...
 
@@ -99,6 +102,7 @@ class Python(Scripted, KafkaPythonClient):
         LOST: vendor.KafkaConnectionError,
         INVALID: vendor.InvalidRecordError,
         BESIDE: vendor.KafkaError,
+        ASTRAY: vendor.UnknownTopicOrPartitionError,
         DENIED: vendor.TopicAuthorizationFailedError,
     }
 
@@ -120,7 +124,8 @@ class Python(Scripted, KafkaPythonClient):
 
     def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
         missing = refusal_of(vendor.UnknownTopicOrPartitionError("missing"))
-        return {topic: missing if topic == "missing" else None for topic in topics}
+        self.looked_up += topics
+        return {topic: missing if topic in GONE else None for topic in topics}
 
 
 class Lib(Scripted, LibrdkafkaClient):
@@ -129,6 +134,7 @@ class Lib(Scripted, LibrdkafkaClient):
         LOST: KafkaError._TRANSPORT,
         INVALID: KafkaError.INVALID_RECORD,
         BESIDE: KafkaError._INVALID_DIFFERENT_RECORD,
+        ASTRAY: KafkaError._UNKNOWN_PARTITION,
         DENIED: KafkaError.TOPIC_AUTHORIZATION_FAILED,
     }
 
@@ -149,7 +155,8 @@ class Lib(Scripted, LibrdkafkaClient):
 
     def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
         missing = answered_refusal(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        return {topic: missing if topic == "missing" else None for topic in topics}
+        self.looked_up += topics
+        return {topic: missing if topic in GONE else None for topic in topics}
 
 
 Publisher = KafkaPublisher[Any]
@@ -245,6 +252,35 @@ def test_publish_to_unknown_topics_goes_after_the_known_ones(publish: Publish) -
     topics = ("new", "known", "missing", "known")
     assert publish(DONE, DONE, DONE, topics=topics) == [C, C, NO_TARGET, C]
     assert Scripted.built[0].sent == ["1", "3", "0"]
+
+
+def test_publish_to_missing_partitions_looks_the_topic_up_once_and_sends_again(
+    publish: Publish,
+) -> None:
+    assert publish(ASTRAY, DONE, ASTRAY, DONE, DONE, size=3) == [C] * 3
+    (client,) = Scripted.built
+    assert client.looked_up == ["known"]
+    assert client.sent == ["0", "1", "2", "0", "2"]
+
+
+def test_publish_to_partitions_that_stay_missing_is_the_targets_trouble(send: Send) -> None:
+    (outcome,) = send(ASTRAY, ASTRAY)
+    assert (outcome.verdict, outcome.may_be_published) == (TARGET_AWAY, False)
+    assert Scripted.built[0].looked_up == ["known"]
+
+
+def test_publish_to_a_deleted_topic_fails_that_target_after_one_look_up(send: Send) -> None:
+    outcomes = send(ASTRAY, ASTRAY, DONE, topics=("deleted", "deleted", "known"))
+    assert verdicts(outcomes) == [NO_TARGET, NO_TARGET, C]
+    assert outcomes[0].reason is Reason.TARGET_MISSING
+    assert Scripted.built[0].looked_up == ["deleted"]
+
+
+def test_publish_to_missing_partitions_without_time_to_look_up_is_not_the_targets_failure(
+    publish: Publish,
+) -> None:
+    assert publish(ASTRAY, MUTE, size=2) == [TARGET_AWAY, OPEN]
+    assert Scripted.built[0].looked_up == []
 
 
 def test_publish_refused_while_an_unknown_topic_is_looked_up_is_sure(send: Send) -> None:

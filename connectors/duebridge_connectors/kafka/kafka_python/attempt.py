@@ -64,5 +64,6 @@ class KafkaPythonAttempt(PublishAttempt[KafkaPythonClient]):
         elif future.exception is None:
             self.outcomes[index] = CONFIRMED_IN[future.value.partition]
         else:
-            self._record_refusal(index, refusal_of(future.exception), part_of(future))
+            refusal, part = refusal_of(future.exception), part_of(future)
+            self._record_answered_refusal(index, self.outcomes[index], refusal, part)
             self.refused.add(index)

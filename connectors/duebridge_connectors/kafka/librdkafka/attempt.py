@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from confluent_kafka import KafkaError, Message
-from msgspec.structs import replace
 
 from duebridge.ports.publisher import Delivery, Outcome, Verdict
 from duebridge_connectors.kafka.attempt import (
@@ -15,7 +14,6 @@ from duebridge_connectors.kafka.attempt import (
     Deadline,
     PublishAttempt,
     not_sent,
-    weighed,
 )
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal, produce_refusal
@@ -56,8 +54,7 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
                 client.send(self.batch[index], partial(answer, index, before))
                 self._handed += 1
             except Exception as error:
-                self.outcomes[index] = before
-                self.record([index], produce_refusal(error))
+                self._record_answered_refusal(index, before, AttemptError(produce_refusal(error)))
 
     def _on_answer(
         self,
@@ -79,9 +76,7 @@ class LibrdkafkaAttempt(PublishAttempt[LibrdkafkaClient]):
         else:
             self.refused.add(index)
             refusal = answered_refusal(error)
-            self.outcomes[index] = weighed(before, replace(refusal.outcome, part=part))
-            if refusal.is_temporary:
-                self.temporary.add(index)
+            self._record_answered_refusal(index, before, refusal, part)
             if refusal.outcome.verdict is Verdict.TARGET_FAILED:
                 client.forget(self.topic(index))
         self._answered += 1

@@ -83,6 +83,7 @@ class LibrdkafkaClient:
         except RequestFailed as failure:
             return AttemptError(not_sent(str(failure)))
         if error is not None:
+            self.forget(topic)
             return answered_refusal(error)
         self._known.add(topic)
         return None
