@@ -51,6 +51,7 @@ class Verdict(Enum):
     FAILED              a refusal of this message, now                     -> retry, counts
     TARGET_FAILED       the target is missing, forbidden or unroutable     -> `hold`, then bury
     TARGET_UNAVAILABLE  too few replicas, no leader, throttled             -> wait, no limit
+    PART_UNAVAILABLE    so is its part of the target, other parts are not  -> wait, no limit
     DEFERRED            refused for another's sake, not tried by itself    -> retry
     UNAVAILABLE         the broker is unreachable; nothing was sent        -> release
     INDETERMINATE       it may have been published                         -> retry, unsure
@@ -61,6 +62,7 @@ class Verdict(Enum):
     FAILED = "failed"
     TARGET_FAILED = "target_failed"
     TARGET_UNAVAILABLE = "target_unavailable"
+    PART_UNAVAILABLE = "part_unavailable"
     DEFERRED = "deferred"
     UNAVAILABLE = "unavailable"
     INDETERMINATE = "indeterminate"

@@ -59,7 +59,7 @@ def decide(
             return _bury(leased.id, outcome, is_failure=False)
         case Verdict.TARGET_FAILED:
             return _wait(leased, outcome, rules, context, "start")
-        case Verdict.TARGET_UNAVAILABLE | Verdict.DEFERRED:
+        case Verdict.TARGET_UNAVAILABLE | Verdict.PART_UNAVAILABLE | Verdict.DEFERRED:
             return _wait(leased, outcome, rules, context, "keep")
         case Verdict.INDETERMINATE if context.has_answered:
             return _fail(leased, outcome, rules)

@@ -4,15 +4,19 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.kafka.errors import RequestFailed
+from duebridge_connectors.kafka.leaders import Leaders
 
 # Limit of a topic's lookup; only deliveries to that topic wait for it.
 LOOKUP_TIMEOUT_S = 3.0
+# Limit of a later one, for its leaders.
+LOOK_AGAIN_TIMEOUT_S = 1.0
 
 
 class _PartOutcomes(dict[int, Outcome]):
@@ -58,6 +62,8 @@ class TopicClient(Protocol):
 
     turn: threading.Lock
     """Held by the thread that hands over a batch."""
+
+    leaders: Leaders
 
     def knows(self, topic: str) -> bool:
         """Whether the topic is in the client's cached metadata."""
@@ -111,10 +117,16 @@ class PublishAttempt(ABC, Generic[Client]):
         if new_topics:
             deferred = [index for index in indexes if self.topic(index) in new_topics]
             known = [index for index in indexes if self.topic(index) not in new_topics]
-        self._hand_over(client, known)
+        self._look_for_leaders(client, topics - new_topics)
+        self._hand_over(client, self._with_leader(client, topics, known))
         if deferred:
-            self._hand_over(client, self._resolved_indexes(client, sorted(new_topics), deferred))
+            resolved = self._resolved_indexes(client, sorted(new_topics), deferred)
+            self._hand_over(client, self._with_leader(client, topics, resolved))
         self._wait()
+        client.leaders.doubt({self.topic(index) for index in indexes if self._is_open(index)})
+
+    def _is_open(self, index: int) -> bool:
+        return self.outcomes[index].verdict is Verdict.INDETERMINATE
 
     def record(self, indexes: Iterable[int], outcome: Outcome) -> None:
         """Record one outcome for several deliveries, weighed against those before."""
@@ -148,6 +160,24 @@ class PublishAttempt(ABC, Generic[Client]):
     def topic(self, index: int) -> str:
         """Return the topic of a delivery."""
         return self.batch[index].target.topic or ""
+
+    def _look_for_leaders(self, client: Client, topics: Iterable[str]) -> None:
+        """Look up who leads the topics that lack a leader or an answer; a failure is ignored."""
+        if due := client.leaders.begin_looks(topics):
+            with suppress(RequestFailed):
+                self._look_up(client, due, self.deadline.left_s(LOOK_AGAIN_TIMEOUT_S))
+
+    def _with_leader(
+        self, client: Client, topics: Iterable[str], indexes: Sequence[int]
+    ) -> Sequence[int]:
+        """Return the indexes to send; record the refusal of those whose partition has no leader."""
+        if not client.leaders.has_vacancy(topics):
+            return indexes
+        refusals = {index: client.leaders.refusal(self.batch[index]) for index in indexes}
+        for index, refusal in refusals.items():
+            if refusal is not None:
+                self.record([index], refusal)
+        return [index for index in indexes if refusals[index] is None]
 
     def _hand_over(self, client: Client, indexes: Sequence[int]) -> None:
         if not indexes:

@@ -20,6 +20,7 @@ from duebridge_connectors.kafka.attempt import AttemptError
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python import open_kafka_python
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
+from duebridge_connectors.kafka.leaders import Leaders
 from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.client import Answered, LibrdkafkaClient
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
@@ -58,6 +59,7 @@ class Scripted:
     def __init__(self, config: Mapping[str, object]) -> None:
         self.turn = threading.Lock()
         self.has_ended = False
+        self.leaders = Leaders()
         self.asked = 0
         self.looked_up: list[str] = []
         self.sent: list[str] = []

@@ -1,8 +1,10 @@
 """The health of each target of a lane: up, held after a failure, or probing.
 
 A batch to a target that brought failures of the target and no confirm holds it; beside confirms a
-failure is its envelope's alone. A held target is tried with one envelope a second. A target that
-confirms is up. One for which nothing waits is forgotten: its next failure holds it again.
+failure is its envelope's alone. So is that of a part of the target which the publisher knows to be
+away, such as a partition without a leader: it ends a hold. A held target is tried with one
+envelope a second. A target that confirms is up. One for which nothing waits is forgotten: its next
+failure holds it again.
 """
 
 import time
@@ -26,7 +28,7 @@ MOST_TARGETS = 10_000
 Mode: TypeAlias = Literal["up", "held", "probing"]
 _FAILURES = frozenset({Verdict.TARGET_FAILED, Verdict.TARGET_UNAVAILABLE})
 
-_ANSWERS = frozenset({Verdict.FAILED, Verdict.DEFERRED})
+_ANSWERS = frozenset({Verdict.FAILED, Verdict.DEFERRED, Verdict.PART_UNAVAILABLE})
 
 
 class TargetStatus(NamedTuple):
@@ -130,6 +132,8 @@ class TargetHealth:
         failed = [each for each in outcomes if each.verdict in _FAILURES]
         silent = [each for each in outcomes if each.verdict is Verdict.INDETERMINATE]
         if confirmed or (not failed and not silent and _has_answer(outcomes)):
+            if any(each.verdict is Verdict.PART_UNAVAILABLE for each in outcomes):
+                self.window.reopen()
             return self._end_hold()
         if failed or silent:
             self._hold(failed or silent, is_silent=not failed)

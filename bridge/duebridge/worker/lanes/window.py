@@ -133,6 +133,10 @@ class Window:
         self.size = quarter.within(self._start).at_least(self._floor)
         self._confirmed = self._last_rate = None
 
+    def reopen(self) -> None:
+        """Open to a start at least: what was silent is a part of the target, which gets nothing."""
+        self.size = self.size.at_least(self._start)
+
     def _measure_if_full(self, *, is_full: bool = False) -> None:
         if self._confirmed is None and (is_full or self._is_full()):
             self._confirmed, self._busy_s = EMPTY, 0.0

@@ -20,6 +20,7 @@ from duebridge_connectors.kafka.errors import RequestFailed, is_temporary, outco
 from duebridge_connectors.kafka.headers import kafka_headers
 from duebridge_connectors.kafka.kafka_python.network import NetworkClient
 from duebridge_connectors.kafka.kafka_python.partitioner import RunPartitioner
+from duebridge_connectors.kafka.leaders import Leaders
 from duebridge_connectors.kafka.login import LOGIN, Login
 
 _JOIN_S = 2.0
@@ -37,6 +38,7 @@ class KafkaPythonClient:
         # Serializes the handover of batches: concurrent threads would contend for the GIL on
         # every record and use twice the CPU (kafka/README.md).
         self.turn = threading.Lock()
+        self.leaders = Leaders()
         self._metadata_lock = threading.Lock()
         login = config.get(LOGIN)
         self._login = login if isinstance(login, Login) else None
@@ -111,6 +113,9 @@ class KafkaPythonClient:
         )
         response = self._call_any_node(partial(self._net._manager.send, request), timeout_s)
         codes = {topic.name: topic.error_code for topic in response.topics}
+        for topic in response.topics:
+            leaders = [(each.partition_index, each.leader_id) for each in topic.partitions]
+            self.leaders.note(topic.name, leaders)
         return {topic: _error_of(codes.get(topic, _UNKNOWN_TOPIC), topic) for topic in topics}
 
     def refresh(self, timeout_s: float) -> None:

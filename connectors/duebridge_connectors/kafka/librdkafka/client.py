@@ -13,6 +13,7 @@ from duebridge.ports.publisher import Delivery
 from duebridge_connectors.kafka.attempt import AttemptError, Deadline, not_sent
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.headers import plain_headers
+from duebridge_connectors.kafka.leaders import Leaders
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
 from duebridge_connectors.kafka.login import Credentials
 
@@ -38,6 +39,7 @@ class LibrdkafkaClient:
     def __init__(self, config: Mapping[str, object]) -> None:
         self.turn = threading.Lock()
         self.has_ended = False
+        self.leaders = Leaders()
         self._known: set[str] = set()
         self._errors = ConnectionErrors()
         self._producer = Producer({**config, "error_cb": self._errors.note, "logger": log})
@@ -109,6 +111,8 @@ class LibrdkafkaClient:
         except (RuntimeError, ValueError):  # an invalid topic name
             return KafkaError(KafkaError.TOPIC_EXCEPTION)
         self._errors.clear()
+        partitions = found.topics[topic].partitions.values()
+        self.leaders.note(topic, [(each.id, each.leader) for each in partitions])
         answer: KafkaError | None = found.topics[topic].error
         return answer
 
