@@ -3,20 +3,14 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from pydantic import AfterValidator, Field, WrapValidator
+from pydantic import Field, WrapValidator
 
-from duebridge.config.fields import Ms, Whole
-from duebridge.durations import format_ms
+from duebridge.config.fields import Ms, Whole, within
 from duebridge.ports.settings import Model, expected
 
-MAX_TIMEOUT_MS = 1_500  # a call waits two seconds for the answer of a Cluster's node
+# WAIT takes 0 for ever, and a call waits two seconds for the answer of a Cluster's node.
+_TIMEOUT = within("1ms", "1500ms")
 _EXPECTED = "async, fsync, or {replicated: {replicas: 2}}"
-
-
-def _timeout(ms: int) -> int:
-    if not 1 <= ms <= MAX_TIMEOUT_MS:  # WAIT takes 0 for ever
-        raise expected(f"1ms to {format_ms(MAX_TIMEOUT_MS)}")
-    return ms
 
 
 class ReplicaWait(Model):
@@ -24,7 +18,7 @@ class ReplicaWait(Model):
 
     replicas: Annotated[Whole, Field(ge=1)]
     """How many replicas must have it: all that may be promoted."""
-    timeout: Annotated[Ms, AfterValidator(_timeout)] = "1s"  # type: ignore[assignment]
+    timeout: Annotated[Ms, _TIMEOUT] = "1s"  # type: ignore[assignment]
     """How long a call waits for them, at most 1500ms; then it is indeterminate and made again."""
 
 

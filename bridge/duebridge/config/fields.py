@@ -73,6 +73,18 @@ def _duration(value: object) -> int:
         raise expected(what + hint) from None
 
 
+def within(least: str, most: str) -> AfterValidator:
+    """Return a check that refuses a duration beyond the bounds, which are written as in a file."""
+    bounds = range(parse_duration_ms(least), parse_duration_ms(most) + 1)
+
+    def checked(ms: int) -> int:
+        if ms not in bounds:
+            raise expected(f"{least} to {most}")
+        return ms
+
+    return AfterValidator(checked)
+
+
 def _size(value: object) -> int:
     try:
         return parse_size_bytes(value)

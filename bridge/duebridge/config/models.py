@@ -22,6 +22,7 @@ from duebridge.config.fields import (
     StoreUrl,
     Version,
     Whole,
+    within,
 )
 from duebridge.config.file_locations import location_faults, unlike_faults
 from duebridge.config.intakes import IntakeSettings, due_targets, intake_faults, named_intake
@@ -57,10 +58,10 @@ class WorkerSettings(Model):
     """Most bytes of bodies that wait for the confirm of one broker."""
     batch: Annotated[Whole, Field(ge=1, le=1000)] = 500
     """Most envelopes that a worker claims from the store in one call."""
-    publish_deadline: Ms = "15s"  # type: ignore[assignment]
-    """How long a publish may wait for its confirm; then it is retried, its outcome unknown."""
-    drain: Ms = "20s"  # type: ignore[assignment]
-    """How long a stopping worker waits for the confirms of what it has published."""
+    publish_deadline: Annotated[Ms, within("100ms", "1h")] = "15s"  # type: ignore[assignment]
+    """How long a publish may wait for its confirm, 100ms to 1h; then it is retried as unsure."""
+    drain: Annotated[Ms, within("0ms", "24h")] = "20s"  # type: ignore[assignment]
+    """How long a stopping worker waits for confirms of what it has published: at most 24h."""
 
 
 class RetryPolicy(Model):

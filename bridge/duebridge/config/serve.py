@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple, Self
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import WithJsonSchema
 
-from duebridge.config.fields import Ms, Whole
+from duebridge.config.fields import Ms, Whole, within
 from duebridge.ports.settings import Fault, Model, Text, expected, refuse
 
 _LISTEN = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})"
@@ -63,7 +63,7 @@ class Serve(Model):
     """Rate limit per token and process: envelopes plus other requests a second."""
     connections: Annotated[Whole, Field(ge=1)] = 1000
     """Most connections at once; further ones are answered 503, but for /livez."""
-    request_timeout: Annotated[Ms, Field(ge=1)] = "30s"  # type: ignore[assignment]
+    request_timeout: Annotated[Ms, within("100ms", "24h")] = "30s"  # type: ignore[assignment]
     """How long a client may take to send a request, or leave an answer unread."""
 
     @property

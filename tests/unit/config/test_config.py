@@ -8,6 +8,7 @@ from duebridge.config.durability import DurabilityNeeds, replication_of
 from duebridge.config.file_locations import address_of
 from duebridge.config.load import MAX_BYTES, load_config
 from duebridge.config.models import ColdTier, RetryPolicy
+from duebridge.durations import parse_duration_ms
 from duebridge.errors import ConfigError
 from tests.unit.config_text import NAME, WHOLE, loaded, refusal, refusals
 
@@ -142,6 +143,16 @@ def test_load_settings_of_brokers_are_kept() -> None:
 def test_load_allow_targets_with_glob_is_taken() -> None:
     config = loaded(WHOLE + "    allow_targets: [{broker: orders, topic: 'order-*'}]\n")
     assert config.routes["r"].allow_targets[0].topic == "order-*"
+
+
+@pytest.mark.parametrize(
+    ("deadline", "drain", "request_timeout"), [("100ms", "0ms", "100ms"), ("1h", "24h", "24h")]
+)
+def test_load_duration_at_a_bound_is_taken(deadline: str, drain: str, request_timeout: str) -> None:
+    worker = f"worker: {{publish_deadline: {deadline}, drain: {drain}}}\ndefaults: {{lease: 2h}}\n"
+    config = loaded(WHOLE + worker + f"serve: {{request_timeout: {request_timeout}}}\n")
+    limits = config.worker.publish_deadline, config.worker.drain, config.serve.request_timeout
+    assert limits == tuple(map(parse_duration_ms, (deadline, drain, request_timeout)))
 
 
 def test_load_least_lease_is_taken() -> None:
