@@ -188,9 +188,8 @@ def _or_nan(value: int | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def count_decisions(route: str, acks: int, decisions: Sequence[Decision]) -> None:
-    """Count the confirmed envelopes of a batch, and the decisions on the others."""
-    delivered.labels(route).inc(acks)
+def count_decisions(route: str, decisions: Sequence[Decision]) -> None:
+    """Count the decisions on the envelopes of a batch that no broker confirmed."""
     for decision in decisions:
         if isinstance(decision, Retry):
             retried.labels(route, _cause(decision)).inc()
@@ -223,14 +222,15 @@ def count_reclaimed(route: str, count: int, poisoned: int) -> None:
 def observe_confirmed(
     route: str, leased: Sequence[LeasedEnvelope], outcomes: Sequence[Outcome], now_ms: int
 ) -> None:
-    """Observe the lateness of confirmed envelopes, and count those that may be duplicates.
+    """Count confirmed envelopes, observe their lateness, and count those that may be duplicates.
 
     `now_ms` is the store's clock when the answers arrived.
     """
-    pairs = zip(leased, outcomes, strict=True)
+    pairs = zip(leased, outcomes, strict=False)  # a late batch has outcomes of damaged ones too
     confirmed = [envelope for envelope, outcome in pairs if outcome.verdict is Verdict.CONFIRMED]
     if not confirmed:
         return
+    delivered.labels(route).inc(len(confirmed))
     late_s = [(now_ms - envelope.record.due_at_ms) / 1000 for envelope in confirmed]
     lateness.observe(route, late_s)
     trace = find_traceparent(confirmed[0].content.headers)  # the first of a claim is the latest

@@ -66,6 +66,7 @@ class Deliverer:
             started_at, started_at_ms = self._monotonic(), batch.view.now_ms()
             outcomes = self._publish(batch)
             answered_at_ms = max(started_at_ms, batch.view.now_ms())
+            count_confirmed(batch, outcomes, answered_at_ms)
             decisions, waiting = self._judge(batch, outcomes, started_at, answered_at_ms)
             return PublishedBatch(outcomes, decisions, waiting, (started_at_ms, answered_at_ms))
         except Exception as error:
@@ -78,7 +79,7 @@ class Deliverer:
         """Ack the confirmed envelopes of a batch, and settle the others as decided."""
         try:
             self._settle(batch, published)
-            self._observe(batch, published.outcomes, published.between_ms)
+            self._trace(batch, published.outcomes, published.between_ms)
             self._fault(batch.view).end()
         except StoreError as error:  # the leases expire; this counts as no failure
             self._outage(batch.view).begin(str(error))
@@ -121,7 +122,7 @@ class Deliverer:
             self.ack(view, acks, at_once=batch.outgoing.is_suspect)
             for reply in settle(view, batch.token, decisions):
                 self._note_settled(view, reply)
-            metrics.count_decisions(view.route.name, len(acks), decisions)
+            metrics.count_decisions(view.route.name, decisions)
         report_batch(batch, decisions)
         self._note_aside(batch, published.waiting)
 
@@ -161,7 +162,6 @@ class Deliverer:
         replies += settle_letters(view, batch.token, decisions)
         for reply in replies:
             self._note_settled(view, reply)
-        metrics.shunted.labels(name).inc(len(acks))
         metrics.letters_kept.labels(name).inc(len(decisions))
         if acks:
             log.info("shunted", route=name, count=len(acks))
@@ -230,19 +230,24 @@ class Deliverer:
         for health in waiting:
             batch.lane.note_aside(health, batch.view.store.shard)
 
-    def _observe(
+    def _trace(
         self, batch: Batch, outcomes: Sequence[Outcome], between_ms: tuple[int, int]
     ) -> None:
-        if batch.is_letter:
-            return
-        route, leased = batch.view.route, batch.leased
-        metrics.observe_confirmed(route.name, leased, outcomes, between_ms[1])
-        if self._tracing is not None:
-            self._tracing.published(route, leased, outcomes, between_ms)
+        if self._tracing is not None and not batch.is_letter:
+            self._tracing.published(batch.view.route, batch.leased, outcomes, between_ms)
 
 
 def _said(error: Exception) -> str:
     return str(error) if isinstance(error, StoreError) else described(error)
+
+
+def count_confirmed(batch: Batch, outcomes: Sequence[Outcome], now_ms: int) -> None:
+    """Count what a broker confirmed, whatever the store says to the acks that follow."""
+    name = batch.view.route.name
+    if batch.is_letter:
+        metrics.shunted.labels(name).inc(len(acks_of(batch, outcomes)))
+    else:
+        metrics.observe_confirmed(name, batch.leased, outcomes, now_ms)
 
 
 def acks_of(batch: Batch, outcomes: Sequence[Outcome]) -> list[Ack]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from prometheus_client import REGISTRY
 
 from duebridge.errors import StoreUnavailable
 from duebridge.ports.publisher import Outcome, Verdict
@@ -24,6 +25,10 @@ RECORD_BYTES = 60  # of one here, at most
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
 REJECTED = Outcome(Verdict.REJECTED, error_class="TooLarge", error_message="too large")
 AWAY = Outcome(Verdict.UNAVAILABLE, error_class="Refused", error_message="away")
+
+
+def counted(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"duebridge_{name}_total", {"route": "r", **labels}) or 0.0
 
 
 def make_ready(floor: Floor, count: int, **fields: str) -> list[str]:
@@ -126,6 +131,32 @@ def test_batch_is_settled_in_calls_of_250(
     floor.worker.run_once()
     assert [each for each in calls.rows if each[0] != "claim"] == [(name, CALL_ROWS)] * 2
     assert floor.stores["r"].next().unack == 0
+
+
+@pytest.mark.parametrize("fail_at", [2, 3])  # ack, bury
+def test_batch_that_the_store_fails_to_settle_counts_each_confirm_once(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch, fail_at: int
+) -> None:
+    make_ready(floor, 6)
+    floor.warm_up()
+    floor.publisher.script(lambda each: REJECTED if each.id in ("id0001", "id0003") else None)
+    before = counted("delivered")
+    with monkeypatch.context() as during:
+        Calls(during, fail_at=fail_at)
+        floor.worker.run_once()
+    assert counted("delivered") == before + 4
+
+
+def test_letters_that_the_store_fails_to_ack_are_counted_as_confirmed(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_ready(floor, 3)
+    floor.publisher.script(lambda each: None if each.is_dead_letter else REJECTED)
+    before = counted("shunted")
+    with monkeypatch.context() as during:
+        Calls(during, fail_at=3)  # claim, bury, ack
+        floor.turn()
+    assert counted("shunted") == before + 3
 
 
 # Acks
