@@ -1,5 +1,6 @@
 """The versions of duebridge that tests run beside each other: this checkout and the previous."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from tests.support.checkout import ROOT, missing
 
-PREVIOUS = "3abcf69"  # whoever releases names the commit of the release
+PREVIOUS, RELEASE = "51d4b3d7", "0.2.0"  # whoever releases names its commit
 PACKAGES = sysconfig.get_paths()["purelib"]
 
 
@@ -25,7 +26,7 @@ class Version(NamedTuple):
     where: Path
 
 
-CURRENT = Version(sys.executable, "", ROOT)
+CURRENT = Version(sys.executable, os.getenv("PYTHONPATH", ""), ROOT)
 
 
 def previous() -> Version:
@@ -51,6 +52,7 @@ def _wheel(home: Path) -> Path:
     words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
     subprocess.run([*words, home], cwd=home / "code", check=True, capture_output=True)
     [wheel] = home.glob("*.whl")
+    assert wheel.name.startswith(f"duebridge-{RELEASE}-"), f"{PREVIOUS} is {wheel.name}"
     return wheel
 
 
