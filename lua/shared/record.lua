@@ -1,23 +1,25 @@
 -- A record: a prefix of fixed width that scripts read and write, then a blob that they never decode.
---   1       layout      this file knows layout 1
+--   1       layout      1, or 2: a header is an AMQP field, which duebridge 0.2.0 cannot read. Its workers
+--                       leave a layout that they do not know
 --   2-7     due         ms
 --   8-13    expires     ms, 0: never
 --   14-19   remember    ms, 0: not at all
 --   20-25   scheduled   ms, when it was accepted
 --   26-31   generation  from the shard's counter
 --   32-39   hash        of the content as given
---   40-     blob
-local LAYOUT = '\1'
+--   40-     blob        begins with its codec, which is 2 or 3 for layout 2 (store/wire/record.py)
+local LAYOUT, NEWEST_LAYOUT = '\1', '\2'
 local PREFIX_BYTES = 39
 local NEVER = '\0\0\0\0\0\0'
 
 local function is_known(record)
-  return record and string.sub(record, 1, 1) == LAYOUT and #record >= PREFIX_BYTES
+  local layout = record and string.sub(record, 1, 1)
+  return (layout == LAYOUT or layout == NEWEST_LAYOUT) and #record >= PREFIX_BYTES
 end
 
 -- A record that only a newer duebridge can read; an older one must not bury it.
 local function is_newer(record)
-  return record and #record > 0 and string.byte(record) > string.byte(LAYOUT)
+  return record and #record > 0 and string.byte(record) > string.byte(NEWEST_LAYOUT)
 end
 
 -- The due instant, or `other_six` where the record cannot be read: a flight is never cut short.
@@ -25,12 +27,15 @@ local function due_or(record, other_six)
   return is_known(record) and string.sub(record, 2, 7) or other_six
 end
 
+-- A content is the hash and the blob.
 local function new_record(due, expires, remember, generation, content)
-  return LAYOUT .. struct.pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. content
+  local codec = string.byte(content, 9) or 0
+  local layout = codec < 2 and LAYOUT or NEWEST_LAYOUT
+  return layout .. struct.pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. content
 end
 
 local function moved_record(record, due, expires, generation)
-  return LAYOUT .. six(due) .. expires .. string.sub(record, 14, 25) .. six(generation)
+  return string.sub(record, 1, 1) .. six(due) .. expires .. string.sub(record, 14, 25) .. six(generation)
     .. string.sub(record, 32)
 end
 

@@ -16,7 +16,7 @@ from duebridge.store.server.scripts import script
 from duebridge.store.wire.leases import Claim
 from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge.store.wire.poll import Poll
-from duebridge.store.wire.record import LAYOUT, Flight, Record, read_flight, read_record
+from duebridge.store.wire.record import NEWEST_LAYOUT, Flight, Record, read_flight, read_record
 from duebridge.store.wire.replies import ScheduleReply, SettleReply
 from duebridge.store.wire.transitions import Ack, Burial, HoldClock, Postponement, Retry, SetAside
 from tests.support.model.invariants import (
@@ -227,7 +227,7 @@ class Desk:
 
     def make_newer(self, id: str) -> None:
         """Give a record the layout of a later version."""
-        self.replaced_record(id, lambda record: bytes([LAYOUT + 1]) + record[1:])
+        self.replaced_record(id, lambda record: bytes([NEWEST_LAYOUT + 1]) + record[1:])
 
     def lose_record(self, id: str) -> None:
         """Make an id a ghost."""

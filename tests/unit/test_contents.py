@@ -12,15 +12,20 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duebridge.amqp_fields import field
 from duebridge.envelope import Envelope, Properties, Target
 from duebridge.errors import EnvelopeError, RecordDamaged
 from duebridge.store.wire.record import (
+    FIELDS_PLAIN,
+    FIELDS_ZSTD,
     MAX_CONTENT_BYTES,
     MAX_READ_BYTES,
     PLAIN,
     ZSTD,
     EnvelopeContent,
+    decoded_size,
     pack,
+    plain_blob,
     unpack,
 )
 
@@ -102,6 +107,17 @@ OTHERS = [
 ]
 
 
+@pytest.mark.parametrize(("body", "codec"), [(b"x", FIELDS_PLAIN), (b"x" * 5000, FIELDS_ZSTD)])
+def test_pack_of_a_field_of_amqp_says_so_by_the_codec(body: bytes, codec: bytes) -> None:
+    headers = [("a", b"text"), ("x-death", field("A", bytes(4)))]
+    blob = pack(build({"body": body, "headers": headers})).blob
+    assert blob[:1] == codec
+    assert plain_blob(blob)[:1] == FIELDS_PLAIN
+    assert decoded_size(blob) >= len(body)
+    assert unpack(blob).headers == tuple(headers)
+    assert unpack(plain_blob(blob)) == unpack(blob)
+
+
 def test_pack_of_the_same_content_is_the_same_bytes() -> None:
     first, second = pack(build({"id": "a"})), pack(build({"id": "b"}))
     assert first == second, "the hash depends on the id"
@@ -156,7 +172,7 @@ def zstd(content: bytes, **options: Any) -> bytes:
 @pytest.mark.parametrize(
     "blob",
     [
-        b"", b"\x02" + msgspec.msgpack.encode([b"x"]), PLAIN, PLAIN + b"\xc1",
+        b"", b"\x04" + msgspec.msgpack.encode([b"x"]), PLAIN, PLAIN + b"\xc1",
         PLAIN + msgspec.msgpack.encode({"body": b"x"}),
         PLAIN + msgspec.msgpack.encode(["text for a body"]),
         PLAIN + msgspec.msgpack.encode([b"x"]) + b"more", PLAIN + b"\x92\xc0\xa1\xff",
@@ -188,7 +204,7 @@ def test_unpack_of_a_bomb_with_a_false_size_does_not_inflate() -> None:
         unpack(bytes(bomb))
 
 
-@given(st.binary(max_size=400), st.sampled_from([PLAIN, ZSTD, b""]))
+@given(st.binary(max_size=400), st.sampled_from([PLAIN, ZSTD, FIELDS_PLAIN, FIELDS_ZSTD, b""]))
 def test_unpack_of_any_bytes_gives_content_or_damage(noise: bytes, codec: bytes) -> None:
     with suppress(RecordDamaged):
         assert isinstance(unpack(codec + noise), EnvelopeContent)

@@ -20,6 +20,7 @@ from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge.store.wire.record import (
     FIRST_ATTEMPT,
     LAYOUT,
+    NEWEST_LAYOUT,
     NOT_IN_FLIGHT,
     Flight,
     read_flight,
@@ -51,12 +52,15 @@ def packed(lua_format: str, values: tuple[Any, ...]) -> bytes:
 
 
 def lua_record(fields: tuple[int, ...], content_hash: bytes, blob: bytes) -> bytes:
-    written = lua("record", r"LAYOUT \.\. struct\.pack\('([^']+)', due, expires, remember, NOW")
+    written = lua("record", r"layout \.\. struct\.pack\('([^']+)', due, expires, remember, NOW")
     return bytes([LAYOUT]) + packed(written, fields) + content_hash + blob
 
 
 def test_layout_is_the_one_that_the_scripts_write() -> None:
-    assert int(lua("record", r"local LAYOUT = '\\(\d)'")) == LAYOUT
+    known = lua("record", r"local LAYOUT, NEWEST_LAYOUT = (.*)")
+    assert known == rf"'\{LAYOUT}', '\{NEWEST_LAYOUT}'"
+    codec = lua("record", r"local CODEC_AT, FIELDS_PLAIN = (\d+, \d+)")
+    assert codec == f"{layout.HASH_BYTES + 1}, {layout.FIELDS_PLAIN[0]}"
     prefix = int(lua("record", r"local PREFIX_BYTES = (\d+)"))
     assert prefix == layout.PREFIX.size == len(lua_record((0,) * 5, bytes(8), b""))
     error_at = int(lua("flight", r"local ERROR_AT = (\d+)"))
@@ -78,16 +82,19 @@ def test_read_record_reads_what_the_scripts_write(
     assert (record.content_hash, record.blob) == (content_hash, blob)
 
 
-@pytest.mark.parametrize("first", range(LAYOUT + 1, 256, 50))
+@pytest.mark.parametrize("first", range(NEWEST_LAYOUT + 1, 256, 50))
 def test_read_record_of_a_newer_layout_is_too_new_however_short(first: int) -> None:
     for data in (bytes([first]), bytes([first]) + bytes(60)):
-        with pytest.raises(RecordTooNew, match=f"expected layout {LAYOUT} or older; got {first}"):
+        expected = f"expected layout {NEWEST_LAYOUT} or older; got {first}"
+        with pytest.raises(RecordTooNew, match=expected):
             read_record(data)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00" * 60, b"\x01", b"\x01" * 38])
+@pytest.mark.parametrize("data", [b"", b"\x00" * 60, b"\x01", b"\x01" * 38, b"\x02" * 38])
 def test_read_record_of_damage_says_what_came(data: bytes) -> None:
-    with pytest.raises(RecordDamaged, match="expected layout 1 and a prefix; got b'") as refused:
+    with pytest.raises(
+        RecordDamaged, match="expected layout 1 to 2 and a prefix; got b'"
+    ) as refused:
         read_record(data)
     assert not isinstance(refused.value, RecordTooNew)
 

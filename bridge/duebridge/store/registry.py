@@ -14,7 +14,7 @@ from duebridge.store.keys import Shard, epochs_key, purged_key, routes_key
 from duebridge.store.server.connection import Connection, Reply
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import script
-from duebridge.store.wire.record import LAYOUT
+from duebridge.store.wire.record import LAYOUT, NEWEST_LAYOUT
 from duebridge.store.wire.replies import EntryReply, OpenReply, read_reply, read_text
 
 EPOCH_BYTES = 8
@@ -194,9 +194,9 @@ def _parse(name: str, value: bytes) -> RegisteredRoute:
 
 
 def _check(name: str, found: RegisteredRoute, shards: int | None) -> None:
-    if found.layout > LAYOUT:
+    if found.layout > NEWEST_LAYOUT:
         raise StoreUnfit(
-            f"route {name}: expected record layout {LAYOUT} or older; the store has"
+            f"route {name}: expected record layout {NEWEST_LAYOUT} or older; the store has"
             f" {found.layout}: upgrade duebridge"
         )
     if shards is not None and found.shards != shards:

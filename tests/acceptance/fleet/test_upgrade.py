@@ -4,10 +4,15 @@ import json
 import signal
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from duebridge.amqp_fields import field
+from duebridge.config.load import load_config
+from duebridge.producer import Producer
+from duebridge.store.server.connection import open_connection
 from tests.acceptance.site import Site, fetch
 from tests.support.checkout import copy_tree, environment
 from tests.support.command import wait_until
@@ -18,17 +23,18 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.long]
 BOTH_WAYS = [("previous", "current"), ("current", "previous")]
 COUNT = 400
 NEXT_LAYOUT = {
-    "LAYOUT = 1\n": "LAYOUT = 2\n",
-    "if data[:1] != bytes([LAYOUT]) or": "if not 1 <= data[0] <= LAYOUT or",
-    r"local LAYOUT = '\1'": r"local LAYOUT = '\2'",
-    "return record and string.sub(record, 1, 1) == LAYOUT and #record >= PREFIX_BYTES": (
-        "return record and #record >= PREFIX_BYTES and string.byte(record) <= 2"
+    "\nLAYOUT = 1 ": "\nLAYOUT = 3 ",
+    "\nNEWEST_LAYOUT = 2 ": "\nNEWEST_LAYOUT = 3 ",
+    "if data[:1] < bytes([LAYOUT]) or": "if not data[0] or",
+    r"local LAYOUT, NEWEST_LAYOUT = '\1', '\2'": r"local LAYOUT, NEWEST_LAYOUT = '\3', '\3'",
+    "return (layout == LAYOUT or layout == NEWEST_LAYOUT) and #record >= PREFIX_BYTES": (
+        "return layout and #record >= PREFIX_BYTES and string.byte(layout) <= 3"
     ),
 }
 
 
 def following(home: Path) -> Version:
-    """Make the next version: it writes record layout 2, and reads layout 1 as well."""
+    """Make the next version: it writes record layout 3, and reads the earlier ones as well."""
     where = home / "following"
     copy_tree(where)
     for old, new in NEXT_LAYOUT.items():
@@ -110,6 +116,27 @@ def leave_every_state(site: Site, code: Version) -> None:
     assert site.states("orders") == {**settled, "unack": 1}
 
 
+def test_header_that_the_previous_version_cannot_read_waits_for_a_worker_of_this_one(
+    site: Site, code: dict[str, Version]
+) -> None:
+    """Such as the `x-death` of what an intake takes from RabbitMQ while the upgrade rolls."""
+    with site.running(code=code["previous"]) as old:
+        config = load_config(site.file)
+        with closing(open_connection(config.store.url)) as connection:
+            died = {"x-death": field("A", bytes(4))}
+            Producer(config, connection).schedule("others", b"", id="a", delay="0s", headers=died)
+        wait_until(lambda: "record_too_new" in old.events(), "the older worker to meet it")
+        waiting = {"pending": 0, "ready": 1, "unack": 0, "retry": 0, "dead": 0}
+        wait_until(lambda: site.states("others") == waiting, "it to be given back")
+        with site.running() as new:
+            wait_until(site.delivered, "this version to deliver it")
+            assert new.end() == 0
+        assert old.end() == 0
+        assert old.events().count("record_too_new") == 1
+    assert [(each.id, each.topic) for each in site.records()] == [("a", "others")]
+    assert is_of(CURRENT, site.records()[0].code)
+
+
 def test_worker_that_meets_a_newer_record_layout_leaves_it_and_serves_the_other_routes(
     site: Site, code: dict[str, Version]
 ) -> None:
@@ -153,4 +180,4 @@ def test_route_that_a_newer_version_opened_first_is_refused_by_an_older_one(
     site.send("orders", {"newer-1": "1h"}, code["following"])
     refused = site("run")
     assert refused.code == 3
-    assert "expected record layout 1 or older; the store has 2: upgrade duebridge" in refused.err
+    assert "expected record layout 2 or older; the store has 3: upgrade duebridge" in refused.err

@@ -5,6 +5,7 @@ from typing import Literal
 
 import pytest
 
+from duebridge.amqp_fields import field
 from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes, Mark
 from tests.store.cold.cold_desk import sift
@@ -41,6 +42,15 @@ def test_demote_removes_what_is_as_it_was_copied(desk: Desk) -> None:
     assert (entry.kind, [name for name, _ in entry.items]) == ("demoted", ["a", "b"])
     assert entry.items[0][1].due_at_ms == NOW_MS + 1000
     assert void(desk) == set()
+
+
+def test_row_with_a_field_of_amqp_comes_back_in_the_layout_of_such(desk: Desk) -> None:
+    given = envelope("a", headers=[("n", field("l", bytes(8)))])
+    desk.pending(given)
+    [(name, generation)] = copies(desk, "a")
+    assert answer(desk, "B", [(name, generation)]) == (1, 1, 0)
+    assert [each.status for each in desk.schedule(given, generations=[generation])] == ["accepted"]
+    assert desk.client.hget(desk.key("envelopes"), "a")[0] == 2
 
 
 def change(desk: Desk, how: str) -> None:

@@ -34,7 +34,7 @@ def test_get_of_an_unknown_id_is_none_and_makes_no_key(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"), [("newer", "expected layout 1 or older"), (7, "prefix"), ("ghost", "")]
+    ("spoil", "said"), [("newer", "expected layout 2 or older"), (7, "prefix"), ("ghost", "")]
 )
 def test_get_of_what_cannot_be_read_says_so(desk: Desk, spoil: str | int, said: str) -> None:
     desk.retry("a")

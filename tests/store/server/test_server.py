@@ -20,7 +20,7 @@ from duebridge.store.server import fitness
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import Vitals, check_fitness, count_listeners, read_vitals
 from duebridge.store.wakeup import WakeListener
-from duebridge.store.wire.record import LAYOUT
+from duebridge.store.wire.record import NEWEST_LAYOUT
 from tests.store.conftest import Opened
 from tests.support.desk import Desk
 from tests.support.servers import free_port, redis_server, wait_until
@@ -231,10 +231,10 @@ def test_server_older_than_the_least_is_refused_by_its_version(
 
 def test_route_with_a_newer_record_layout_is_refused_and_left_as_it_is(valkey: Connection) -> None:
     key = routes_key("newer")
-    valkey.client.hset(key, "r", f"{LAYOUT + 1}:1")
+    valkey.client.hset(key, "r", f"{NEWEST_LAYOUT + 1}:1")
     with pytest.raises(StoreUnfit, match="upgrade duebridge"):
         Registry(valkey, "newer").open_route("r", 1)
-    assert valkey.client.hget(key, "r") == b"%d:1" % (LAYOUT + 1)
+    assert valkey.client.hget(key, "r") == b"%d:1" % (NEWEST_LAYOUT + 1)
 
 
 def test_route_opened_again_keeps_its_first_number_of_shards(valkey: Connection) -> None:

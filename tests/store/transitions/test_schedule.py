@@ -2,6 +2,7 @@
 
 import pytest
 
+from duebridge.amqp_fields import field
 from duebridge.errors import StoreError, StoreFull
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.server.connection import Connection
@@ -9,7 +10,17 @@ from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge.store.wire.record import pack
 from duebridge.store.wire.transitions import ScheduleMode
 from tests.store.conftest import Opened
-from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, acks, burial, envelope, postponed
+from tests.support.desk import (
+    DAY_MS,
+    NOW_MS,
+    YEAR_MS,
+    Desk,
+    acks,
+    burial,
+    envelope,
+    postponed,
+    remembering,
+)
 from tests.support.model.invariants import STATES
 
 
@@ -23,6 +34,31 @@ def test_schedule_of_an_unknown_id_makes_it_pending(desk: Desk) -> None:
     assert (record.remember_ms, record.scheduled_at_ms) == (86_400_000, NOW_MS)
     assert (record.content_hash, record.blob) == (packed.content_hash, packed.blob)
     assert desk.flight_bytes("a") is None, "a pending envelope costs its record and nothing else"
+
+
+@pytest.mark.parametrize("body", [b"short", b"x" * 5000])
+def test_record_with_a_field_of_amqp_has_a_layout_of_its_own_through_all_lives(
+    desk: Desk, body: bytes
+) -> None:
+    """0.2.0 reads no such header, and leaves what has a layout that it does not know."""
+    given = envelope("field", body=body, headers=[("n", field("l", bytes(8)))], remember="1d")
+    desk.pending(given, "plain")
+    assert [layout_of(desk, each) for each in ("field", "plain")] == [2, 1]
+    assert [each.status for each in desk.schedule(given)] == ["duplicate"]
+    assert desk.store.reschedule("field", "+0", YEAR_MS).status == "rescheduled"
+    assert layout_of(desk, "field") == 2
+    claim = desk.claim_all()
+    assert [each.content.headers for each in claim.leased] == [given.headers]
+    desk.store.bury(claim.token, [burial("field")])
+    assert desk.store.replay(["field"]) == ["replayed"]
+    assert layout_of(desk, "field") == 2
+    claim = desk.claim_all()
+    desk.store.ack(remembering(claim))
+    assert [each.status for each in desk.schedule(given)] == ["duplicate"]
+
+
+def layout_of(desk: Desk, id: str) -> int:
+    return int(desk.client.hget(desk.key("envelopes"), id)[0])
 
 
 def test_schedule_at_a_past_instant_is_due_now(desk: Desk) -> None:

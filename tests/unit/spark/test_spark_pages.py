@@ -10,7 +10,7 @@ from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.keys import Shard
 from duebridge.store.wire.packed_page import PackedPage
 from duebridge.store.wire.poll import NONE
-from duebridge.store.wire.record import PREFIX, pack, read_record
+from duebridge.store.wire.record import NEWEST_LAYOUT, PREFIX, pack, read_record
 from duebridge.store.wire.record_columns import RecordColumns, read_records
 from duebridge_connectors.spark.source.slices import RowSpan, _order
 from duebridge_connectors.spark.source.store_reader import packed_batch
@@ -21,11 +21,11 @@ rows = st.tuples(st.text(st.characters(codec="utf-8"), max_size=3), st.sampled_f
 cuts = st.one_of(st.none(), rows)
 
 
-def record(due_ms: int, generation: int = 1, expires_ms: int = 0) -> bytes:
+def record(due_ms: int, generation: int = 1, expires_ms: int = 0, layout: int = 1) -> bytes:
     packed = pack(Envelope.new(b"body %d" % due_ms, id="a", at=due_ms))
     numbers = (due_ms, expires_ms, 7_000, 1_700_000_000_000, generation)
     halves = (half for number in numbers for half in (number >> 32, number & 2**32 - 1))
-    return PREFIX.pack(1, *halves, packed.content_hash) + packed.blob
+    return PREFIX.pack(layout, *halves, packed.content_hash) + packed.blob
 
 
 @given(page=st.lists(rows, max_size=8, unique=True), until=cuts)
@@ -39,12 +39,12 @@ def test_span_counts_the_rows_of_a_page_up_to_its_end(
     assert all(span.ends_with(*row) for row in page[count:])
 
 
-DAMAGED = [b"", b"\x01short", b"\x02" + bytes(60)]
+DAMAGED = [b"", b"\x01short", bytes([NEWEST_LAYOUT + 1]) + bytes(60)]
 
 
 @pytest.mark.parametrize("others", [[], *([each] for each in DAMAGED)])
 def test_records_by_column_are_the_records(others: list[bytes]) -> None:
-    whole = [record(2**40 + number, number, number << 33) for number in range(3)]
+    whole = [record(2**40 + number, number, number << 33, 1 + number % 2) for number in range(3)]
     found = read_records([*whole, *others])
     for at, name in enumerate(RecordColumns._fields):
         assert found[at] == [

@@ -15,7 +15,7 @@ from duebridge.store.server.fitness import (
     fitness_faults,
     read_vitals,
 )
-from duebridge.store.wire.record import LAYOUT
+from duebridge.store.wire.record import NEWEST_LAYOUT
 
 CLOCK_MS = 1_000
 FULL_PERCENT = 80
@@ -52,8 +52,9 @@ def check_registered(config: Config, connection: Connection) -> Iterator[Finding
     """Yield the registered routes that this configuration cannot open."""
     for name, found in Registry(connection, config.store.namespace).routes().items():
         place = f"routes.{name}"
-        if found.layout > LAYOUT:
-            text = f"its records have layout {found.layout}; this duebridge knows {LAYOUT} or older"
+        if found.layout > NEWEST_LAYOUT:
+            known = f"this duebridge knows {NEWEST_LAYOUT} or older"
+            text = f"its records have layout {found.layout}; {known}"
             yield failure(FindingSubject.STORE, place, text, "upgrade duebridge")
         route = config.routes.get(name)
         if route is not None and route.shards != found.shards:

@@ -2,7 +2,9 @@
 
 The prefix and the flight are laid out as in lua/shared/record.lua and flight.lua; six-byte
 integers are read as 2 + 4. A blob is one codec byte and a msgpack array (`EnvelopeContent`),
-zstd-compressed when that pays. Scripts never decode a blob.
+zstd-compressed when that pays. Scripts never decode a blob; they take its record's layout from
+the codec: 0.2.0 can read no header that is an AMQP field, so that such a record is of layout 2,
+which it leaves alone.
 """
 
 import threading
@@ -12,16 +14,19 @@ from typing import Any
 
 import msgspec
 import zstandard
+from msgspec.msgpack import Ext
 
 from duebridge.config.fields import MAX_BODY_BYTES
 from duebridge.envelope import Envelope, Properties, Target, target_as_dict, target_of
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew
 
-LAYOUT = 1
+LAYOUT = 1  # of a route, and of a record that 0.2.0 can read
+NEWEST_LAYOUT = 2  # of a record with an AMQP field among its headers
 PREFIX = Struct(">BHIHIHIHIHI8s")
 _FLIGHT = Struct(">12sHIIHHHHBBBBBHIHI")
 
 PLAIN, ZSTD = b"\x00", b"\x01"
+FIELDS_PLAIN, FIELDS_ZSTD = b"\x02", b"\x03"  # with an AMQP field among the headers
 COMPRESS_FROM_BYTES = 512  # below it, zstd saves nothing worth its time
 KEEP_COMPRESSED_BELOW = 0.9  # of the plain size
 MAX_CONTENT_BYTES = 2 * MAX_BODY_BYTES  # of body, key and headers; bounds what a script writes
@@ -72,10 +77,11 @@ FIRST_ATTEMPT = Flight(attempt=1)
 
 def read_record(data: bytes) -> Record:
     """Return the record; raises `RecordTooNew` or `RecordDamaged` where it cannot be read."""
-    if data[:1] > bytes([LAYOUT]):
-        raise RecordTooNew(f"record: expected layout {LAYOUT} or older; got {data[0]}")
-    if data[:1] != bytes([LAYOUT]) or len(data) < PREFIX.size:
-        raise RecordDamaged(f"record: expected layout {LAYOUT} and a prefix; got {data[:40]!r}")
+    if data[:1] > bytes([NEWEST_LAYOUT]):
+        raise RecordTooNew(f"record: expected layout {NEWEST_LAYOUT} or older; got {data[0]}")
+    if data[:1] < bytes([LAYOUT]) or len(data) < PREFIX.size:
+        expected = f"expected layout {LAYOUT} to {NEWEST_LAYOUT} and a prefix"
+        raise RecordDamaged(f"record: {expected}; got {data[:40]!r}")
     _, d, due, e, expires, r, remember, s, scheduled, g, generation, content_hash = (
         PREFIX.unpack_from(data)
     )
@@ -145,6 +151,7 @@ _zstd = _PerThread()
 _encoder = msgspec.msgpack.Encoder(enc_hook=target_as_dict)
 _decoder = msgspec.msgpack.Decoder(EnvelopeContent, dec_hook=target_of)
 _NO_PROPERTIES = Properties()
+_PLAIN_OF = {ZSTD: PLAIN, FIELDS_ZSTD: FIELDS_PLAIN}
 
 
 class PackedEnvelope(msgspec.Struct, frozen=True):
@@ -174,26 +181,27 @@ def pack(envelope: Envelope) -> PackedEnvelope:
         raise EnvelopeError(f"envelope: {what}; got {len(plain)}")
     given = f"{envelope.due!s} {envelope.expires!s} {envelope.remember_ms}".encode()
     content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given[:64]).digest()
-    return PackedEnvelope(_compress(plain), content_hash)
+    return PackedEnvelope(_blob(content, plain), content_hash)
 
 
-def _compress(plain: bytes) -> bytes:
-    if len(plain) >= COMPRESS_FROM_BYTES:
-        compressed = _zstd.compressor.compress(plain)
-        if len(compressed) < KEEP_COMPRESSED_BELOW * len(plain):
-            return ZSTD + compressed
-    return PLAIN + plain
+def _blob(content: EnvelopeContent, plain: bytes, *, compressed: bool = True) -> bytes:
+    """Return the blob of a content and its msgpack form; compressed if that pays."""
+    has_fields = any(type(value) is Ext for _, value in content.headers)
+    if compressed and len(plain) >= COMPRESS_FROM_BYTES:
+        packed = _zstd.compressor.compress(plain)
+        if len(packed) < KEEP_COMPRESSED_BELOW * len(plain):
+            return (FIELDS_ZSTD if has_fields else ZSTD) + packed
+    return (FIELDS_PLAIN if has_fields else PLAIN) + plain
 
 
 def pack_content(content: EnvelopeContent, *, compressed: bool = True) -> bytes:
     """Return the blob of a content; compressed if that pays, unless it is to be plain."""
-    plain = _encoder.encode(content)
-    return _compress(plain) if compressed else PLAIN + plain
+    return _blob(content, _encoder.encode(content), compressed=compressed)
 
 
 def decoded_size(blob: bytes) -> int:
     """Return the size of a blob's content in memory; of damaged ones their own size."""
-    if blob[:1] != ZSTD:
+    if blob[:1] not in _PLAIN_OF:
         return len(blob)
     try:
         size: int = zstandard.frame_content_size(blob[1:])
@@ -218,12 +226,12 @@ def unpack_plain(blob: bytes) -> EnvelopeContent:
 def plain_blob(blob: bytes) -> bytes:
     """Return a blob uncompressed; raises `RecordDamaged` if it cannot be read whole."""
     codec, packed = blob[:1], blob[1:]
-    if codec == PLAIN:
+    if codec in (PLAIN, FIELDS_PLAIN):
         return blob
-    if codec != ZSTD:
-        raise RecordDamaged(f"blob: expected codec 0 or 1; got {codec!r}")
+    if codec not in _PLAIN_OF:
+        raise RecordDamaged(f"blob: expected codec 0 to 3; got {codec!r}")
     try:
-        return PLAIN + _decompress(packed)
+        return _PLAIN_OF[codec] + _decompress(packed)
     except (zstandard.ZstdError, ValueError) as error:
         raise RecordDamaged(f"blob of {len(blob)} bytes: {error}") from error
 

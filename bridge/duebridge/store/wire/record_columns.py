@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from duebridge.errors import RecordDamaged
-from duebridge.store.wire.record import LAYOUT, PREFIX, Record, read_record
+from duebridge.store.wire.record import LAYOUT, NEWEST_LAYOUT, PREFIX, Record, read_record
 
 
 class RecordColumns(NamedTuple):
@@ -22,7 +22,9 @@ class RecordColumns(NamedTuple):
 def read_records(data: Sequence[bytes]) -> RecordColumns:
     """Return the fields of records; blobs stay as they are."""
     size = PREFIX.size
-    if not data or not all(len(each) >= size and each[0] == LAYOUT for each in data):
+    if not data or not all(
+        len(each) >= size and LAYOUT <= each[0] <= NEWEST_LAYOUT for each in data
+    ):
         return _read_singly(data)
     prefixes = b"".join([each[:size] for each in data])
     _, *parts, hashes = zip(*PREFIX.iter_unpack(prefixes), strict=True)
