@@ -10,6 +10,8 @@ local function lease(leases, id, record, flight, single)
   if flight or single then
     local f = open_flight(flight or fresh_flight(due_six))
     f.token, f.attempt, f.single, f.tag = leases.token, f.attempt + 1, single and 1 or 0, NO_TAG
+    -- A reschedule of 0.2.0 keeps the clock of `hold`: one from before the due instant is over.
+    if f.held_since < f.due then f.held_since = 0 end
     leased = close_flight(f)
   end
   local n = #leases.ids + 1

@@ -3,7 +3,7 @@
 import pytest
 
 from duebridge.store.wire.transitions import NO_TAG, HoldClock
-from tests.support.desk import LEASE_MS, Desk, acks, aside, burial, envelope, retrying
+from tests.support.desk import DAY_MS, LEASE_MS, Desk, acks, aside, burial, envelope, retrying
 
 
 def tag_of(desk: Desk, id: str) -> str:
@@ -65,6 +65,21 @@ def test_clock_of_hold_starts_once_and_ends_with_another_outcome(
     desk.clock.advance(5000)
     desk.put_aside(desk.claim_all(), clock=second)
     assert desk.flight_of("a").held_since_ms == (began + since_ms if since_ms else 0)
+
+
+def test_clock_of_hold_from_before_the_due_instant_is_over(desk: Desk) -> None:
+    """A reschedule of 0.2.0 moves the due instant, and leaves the clock as it is."""
+    desk.set_aside("a", clock="start")
+    before = desk.flight_bytes("a")
+    assert desk.store.reschedule("a", "+60000", DAY_MS).status == "rescheduled"
+    after = desk.flight_bytes("a")
+    assert before
+    assert after
+    desk.client.hset(desk.key("flight"), "a", after[:47] + before[47:])
+    assert desk.flight_of("a").held_since_ms > 0
+    desk.clock.advance(60_000)
+    [leased] = desk.claim_all().leased
+    assert leased.flight.held_since_ms == desk.flight_of("a").held_since_ms == 0
 
 
 def test_clock_of_hold_does_not_start_in_an_outage(desk: Desk) -> None:
