@@ -15,7 +15,8 @@
 --   36-41   first failed  ms, 0: never
 --   42-47   last failed   ms, 0: never
 --   48-     error         class and message of the last failure, separated by a line break; then, if
---                         there is anything to say, a NUL and the tail, which older versions skip:
+--                         there is anything to say, a NUL and the tail, which 0.2.0 takes for a
+--                         part of the error: it shows it, and drops it with the next error:
 --                           13 digits  held since: ms of the first target failure of its streak, 0: none
 --                           8 letters  tag of the target that it is set aside for; `-` throughout: none
 --                           5 digits   failed tries of its dead letter
