@@ -6,7 +6,7 @@
 -- ARGV[5]  score in dead: '' means now; +inf if the route has no dead-letter target
 -- ARGV[6]  number of envelopes, then for each: id, reason (bridge/duebridge/ports/publisher.py), 1 if
 --          it counts as a failure, 1 if it may have been published (unsure), error text
--- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
+-- Returns  {poll, stale ids, marked ids}: of lost leases, unchanged; and of those that a cancel ends
 -- @include prelude master life renewed batch record flight journal memory settle poll
 
 local token, dead_score, count = ARGV[4], ARGV[5] == '' and NOW or ARGV[5], tonumber(ARGV[6])
@@ -27,4 +27,4 @@ hset(FLIGHT, settled.flights)
 zadd(DEAD, scores)
 journal('dead', settled.items, settled.failures)
 leave_unack(settled)
-return {poll(), settled.stale}
+return {poll(), settled.stale, settled.marked}

@@ -4,7 +4,7 @@
 -- Transition  unack -> ready (or gone, if a cancel is pending)
 -- ARGV[4]  token
 -- ARGV[5]  number of ids, then the ids
--- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
+-- Returns  {poll, stale ids, marked ids}: of lost leases, unchanged; and of those that a cancel ends
 -- @include prelude master life renewed batch record flight journal memory settle poll
 
 local token, count = ARGV[4], tonumber(ARGV[5])
@@ -21,4 +21,4 @@ zadd(READY, ready)
 zadd(SUSPECT, suspect)
 leave_unack(settled)
 if #settled.flights > 0 then redis.call('PUBLISH', WAKE, NOW) end
-return {poll(), settled.stale}
+return {poll(), settled.stale, settled.marked}

@@ -7,7 +7,7 @@
 -- ARGV[5]  number of envelopes, then for each: id, delay ms, tag of the target (8 letters), clock of
 --          `hold` (1: starts, '': unchanged), 1 if it may have been published (unsure), error text
 --          ('' if it was not published: then nothing is journalled)
--- Returns  {poll, stale ids}: ids whose lease was lost; their envelopes are unchanged
+-- Returns  {poll, stale ids, marked ids}: of lost leases, unchanged; and of those that a cancel ends
 -- @include prelude master life renewed batch record flight journal memory settle poll
 
 local token, count = ARGV[4], tonumber(ARGV[5])
@@ -30,4 +30,4 @@ hset(FLIGHT, settled.flights)
 zadd(RETRY, scores)
 journal('retried', settled.items, settled.failures)
 leave_unack(settled)
-return {poll(), settled.stale}
+return {poll(), settled.stale, settled.marked}

@@ -17,12 +17,15 @@ end
 
 -- Settle claimed envelopes: one that was cancelled meanwhile ends here, or in the next reclaim if this
 -- call has read enough records; `change` gets the id, open flight and place of every other, and returns what its journal note has beyond the flight's, if any,
--- its next try, '1' if it counts as a failure, and its error.
+-- its next try, '1' if it counts as a failure, and its error. `stale` and `marked` are the ids of lost
+-- leases and of cancelled envelopes: to all others the call has done what it was asked.
 local function settle_claim(ids, token, change)
-  local settled = {leaving = {}, flights = {}, items = {}, failures = new_failures(), cancelled = {}}
+  local settled = {leaving = {}, flights = {}, items = {}, failures = new_failures(), cancelled = {},
+    marked = {}}
   local leaving, packed, items = settled.leaving, settled.flights, settled.items
   settled.stale = settle(ids, hmget(FLIGHT, ids), token, BY_CLAIM, function(id, flight, i)
     local f = open_flight(flight)
+    if f.cancel == 1 then settled.marked[#settled.marked + 1] = id end
     if f.cancel == 1 and has_read_enough() then return redis.call('ZADD', UNACK, NOW, id) end
     leaving[#leaving + 1] = id
     if f.cancel == 1 then return finish_cancelled(id, f, settled.cancelled) end

@@ -189,7 +189,7 @@ def _or_nan(value: int | None) -> float:
 
 
 def count_decisions(route: str, decisions: Sequence[Decision]) -> None:
-    """Count the decisions on the envelopes of a batch that no broker confirmed."""
+    """Count what the store did with the envelopes of a batch that no broker confirmed."""
     for decision in decisions:
         if isinstance(decision, Retry):
             retried.labels(route, _cause(decision)).inc()

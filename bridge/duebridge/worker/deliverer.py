@@ -1,7 +1,7 @@
 """Publishes a batch on a thread of its lane, judges its targets, and settles it in the store."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import NamedTuple
 
@@ -114,17 +114,24 @@ class Deliverer:
         return [*decisions, *damaged_decisions(batch, outcomes)], waiting
 
     def _settle(self, batch: Batch, published: PublishedBatch) -> None:
-        view, decisions = batch.view, published.decisions
         acks = acks_of(batch, published.outcomes)
         if batch.is_letter:
-            self._settle_letters(batch, acks, decisions)
+            self._settle_letters(batch, acks, published.decisions)
         else:
-            self.ack(view, acks, at_once=batch.outgoing.is_suspect)
-            for reply in settle(view, batch.token, decisions):
-                self._note_settled(view, reply)
-            metrics.count_decisions(view.route.name, decisions)
-        report_batch(batch, decisions)
+            self.ack(batch.view, acks, at_once=batch.outgoing.is_suspect)
+            self._carry_out(batch, published.decisions)
         self._note_aside(batch, published.waiting)
+
+    def _carry_out(self, batch: Batch, decisions: Sequence[Decision]) -> None:
+        """Settle as decided; count and log what the store did, also if it fails halfway."""
+        done: list[Decision] = []
+        try:
+            for some, reply in settle(batch.view, batch.token, decisions):
+                self._note_settled(batch.view, reply)
+                done += reply.applied(some)
+        finally:
+            metrics.count_decisions(batch.view.route.name, done)
+            report_batch(batch, done)
 
     def _decide(
         self,
@@ -187,9 +194,12 @@ class Deliverer:
     ) -> None:
         """Settle what a claim brought that is not published now; some wait for held targets."""
         view = batch.view
-        carry_out: Callable[..., list[SettleReply]] = settle_letters if batch.is_letter else settle
         try:
-            for reply in carry_out(view, batch.token, decisions):
+            if batch.is_letter:
+                replies: Iterable[SettleReply] = settle_letters(view, batch.token, decisions)
+            else:
+                replies = (reply for _, reply in settle(view, batch.token, decisions))
+            for reply in replies:
                 self._note_settled(view, reply)
         except Exception as error:  # the leases expire
             self._outage(view).begin(_said(error))
@@ -277,6 +287,6 @@ def damaged_decisions(batch: Batch, outcomes: Sequence[Outcome]) -> list[Decisio
 
 def report_batch(batch: Batch, decisions: Sequence[Decision]) -> None:
     """Log the retries and burials of a batch."""
-    if decisions and not batch.is_letter:
+    if decisions:
         attempts = {each.id: each.flight.attempt for each in batch.leased}
         report(batch.view, attempts, decisions)

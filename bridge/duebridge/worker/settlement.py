@@ -7,7 +7,7 @@ process dies, buffered acks become redeliveries.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import structlog
 
@@ -32,13 +32,15 @@ MOST_BUFFERED = 100  # acks of a shard, which wait no longer then
 log = structlog.get_logger()
 
 
-def settle(view: ShardView, token: bytes, decisions: Iterable[Decision]) -> list[SettleReply]:
-    """Apply the decisions on envelopes of one claim; return the store's replies."""
+def settle(
+    view: ShardView, token: bytes, decisions: Iterable[Decision]
+) -> Iterator[tuple[Sequence[Decision], SettleReply]]:
+    """Apply the decisions on envelopes of one claim; yield those of each call, and its reply."""
     store = view.store
     retries: list[Retry] = []
     aside: list[SetAside] = []
     burials: list[Burial] = []
-    releases: list[str] = []
+    releases: list[Release] = []
     for each in decisions:
         match each:
             case Retry():
@@ -48,13 +50,12 @@ def settle(view: ShardView, token: bytes, decisions: Iterable[Decision]) -> list
             case Burial():
                 burials.append(each)
             case Release():
-                releases.append(each.id)
-    return [
-        *(store.retry(token, some) for some in in_calls(retries)),
-        *(store.set_aside(token, some) for some in in_calls(aside)),
-        *(store.bury(token, some) for some in in_calls(burials)),
-        *(store.release(token, some) for some in in_calls(releases)),
-    ]
+                releases.append(each)
+    yield from ((some, store.retry(token, some)) for some in in_calls(retries))
+    yield from ((some, store.set_aside(token, some)) for some in in_calls(aside))
+    yield from ((some, store.bury(token, some)) for some in in_calls(burials))
+    for some in in_calls(releases):
+        yield some, store.release(token, [each.id for each in some])
 
 
 def settle_letters(

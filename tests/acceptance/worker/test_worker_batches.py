@@ -5,12 +5,14 @@ So no call holds the store up for long; a lone confirm is acked at once, and non
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
 
 from duebridge.errors import StoreUnavailable
-from duebridge.ports.publisher import Outcome, Verdict
+from duebridge.ports.publisher import Delivery, Outcome, Verdict
 from duebridge.store.batching import CALL_ROWS
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.wire.leases import Claim
@@ -145,6 +147,60 @@ def test_batch_that_the_store_fails_to_settle_counts_each_confirm_once(
         Calls(during, fail_at=fail_at)
         floor.worker.run_once()
     assert counted("delivered") == before + 4
+
+
+@pytest.mark.parametrize(
+    ("outcome", "labels", "event"),
+    [
+        (REJECTED, {"name": "dead", "reason": "attempts_exhausted"}, "buried"),
+        (FAILED, {"name": "retried", "cause": "failure"}, "retried"),
+    ],
+)
+def test_settle_of_some_that_are_cancelled_or_lost_counts_the_others(
+    floor: Floor,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Outcome,
+    labels: dict[str, str],
+    event: str,
+) -> None:
+    make_ready(floor, 6)
+    floor.warm_up()
+    claims: list[Claim] = []
+    plain = DelayStore.claim
+
+    def noted(*given: Any, **how: Any) -> Claim:
+        claims.append(plain(*given, **how))
+        return claims[-1]
+
+    monkeypatch.setattr(DelayStore, "claim", noted)
+
+    def answer(each: Delivery) -> Outcome:
+        if each.id == "id0000":
+            assert floor.stores["r"].cancel("id0001") == "in_flight"
+            floor.stores["r"].release(claims[0].token, ["id0002"])
+        return outcome
+
+    floor.publisher.script(answer)
+    before = counted(**labels)
+    with capture_logs() as logs:
+        floor.worker.run_once()
+    assert counted(**labels) == before + 4
+    assert [each["count"] for each in logs if each["event"] == event] == [4]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_settle_that_fails_halfway_counts_what_the_store_did(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    make_ready(floor, 6)
+    floor.warm_up()
+    floor.publisher.script(lambda each: REJECTED if each.id == "id0001" else FAILED)
+    before = counted("retried", cause="failure"), counted("dead", reason="attempts_exhausted")
+    with monkeypatch.context() as during:
+        Calls(during, fail_at=3 if fails else 0)  # claim, retry, bury
+        floor.worker.run_once()
+    after = counted("retried", cause="failure"), counted("dead", reason="attempts_exhausted")
+    assert after == (before[0] + 5, before[1] + (not fails))
 
 
 def test_letters_that_the_store_fails_to_ack_are_counted_as_confirmed(

@@ -111,7 +111,8 @@ def test_settle_of_a_marked_one_removes_it_as_cancelled(
 ) -> None:
     claim = desk.unack("a", "b")
     assert desk.store.cancel("a") == "in_flight"
-    assert SETTLES[name](desk.store, claim.token, ["a", "b"]).stale == []
+    settled = SETTLES[name](desk.store, claim.token, ["a", "b"])
+    assert (settled.stale, settled.marked) == ([], ["a"])
     assert (desk.state_of("a"), desk.state_of("b")) == (None, state)
     assert desk.journal()[-1] == ("cancelled", ["a"])
     assert not kind or desk.journal()[-2] == (kind, ["b"])

@@ -65,8 +65,9 @@ class ShardCalls:
 
     def _settle(self, name: str, *arguments: Argument) -> SettleReply:
         reply = self._call(name, arguments, self._settle_for_s)
-        poll, stale = read_reply(reply.value, StaleReply)
-        return SettleReply(poll, [read_text(each) for each in stale], reply.repeated)
+        poll, *ids = read_reply(reply.value, StaleReply)
+        stale, marked = ([read_text(each) for each in some] for some in ids)
+        return SettleReply(poll, stale, reply.repeated, marked)
 
     def _run(self, name: str, *arguments: Argument, ids: Sequence[str] = ()) -> Any:
         try:

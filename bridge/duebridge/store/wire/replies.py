@@ -1,6 +1,6 @@
 """The answers of the scripts, as values; those of a lease are in `leases`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
@@ -17,6 +17,7 @@ from duebridge.store.wire.record import (
     read_record,
     unpack,
 )
+from duebridge.store.wire.transitions import Decision
 
 T = TypeVar("T")
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]  # counters refuse to go down
@@ -69,12 +70,24 @@ class RescheduleReply(NamedTuple):
 class SettleReply(NamedTuple):
     """The answer of a settling call: the stale ids, whose lease was lost and which did not change.
 
-    After a `repeated` call they may have been settled by the call whose reply was lost.
+    After a `repeated` call they may have been settled by the call whose reply was lost. `marked`
+    are those that a cancel ends instead.
     """
 
     poll: Poll
     stale: list[str]
     repeated: bool
+    marked: list[str]
+
+    def applied(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
+        """Return those of the call's decisions that the store carried out.
+
+        Stale ones of a repeated call are among them: their first call was most likely carried out.
+        """
+        if not self.stale and not self.marked:
+            return decisions
+        others = {*self.marked, *(() if self.repeated else self.stale)}
+        return [each for each in decisions if each.id not in others]
 
 
 class Entry(NamedTuple):
@@ -215,10 +228,11 @@ class EntryReply(NamedTuple):
 
 
 class StaleReply(NamedTuple):
-    """The reply of a settling script."""
+    """The reply of a settling script; `marked` only where a pending cancel ends an envelope."""
 
     poll: Poll
     ids: list[bytes]
+    marked: Sequence[bytes] = ()
 
 
 class FoundReply(NamedTuple):
