@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,7 +11,7 @@ import pytest
 
 from duebridge.envelope import Target
 from duebridge.ports.checks import Destination, Severity
-from duebridge.ports.publisher import BrokerUnavailable, Reason, Verdict
+from duebridge.ports.publisher import BrokerUnavailable, Delivery, Reason, Verdict
 from duebridge_connectors.rabbitmq import open_publisher
 from duebridge_connectors.rabbitmq.broker import RABBITMQ
 from duebridge_connectors.rabbitmq.examine import examine
@@ -163,24 +164,47 @@ def test_printed_permissions_deliver_and_check_the_targets_and_nothing_else(
     assert [each for each in found if each.severity is Severity.FAILURE] == []
 
 
-def test_publish_with_a_forbidden_topic_is_pinned_down_at_the_second_try(
-    rabbit: PrivateRabbit,
-) -> None:
+@pytest.fixture
+def reader(rabbit: PrivateRabbit) -> Iterator[str]:
+    """A user's URL who may publish to `amq.topic` by keys that begin with `open` alone."""
     rabbit.control("add_user", "reader", "secret")
     rabbit.control("set_permissions", "reader", "", ".*", "")
     rabbit.control("set_topic_permissions", "reader", "amq.topic", "^open", "")
-    url = rabbit.url.replace("guest:guest", "reader:secret")
     with closing(RabbitBroker(rabbit.url)) as broker:
         queue = broker.missing_target()
         broker.create(queue)
         broker.channel.queue_bind(queue.exchange, "amq.topic", "#")
-        opened, forbidden = (
-            Target("rabbitmq", exchange="amq.topic", routing_key=key) for key in ("open", "shut")
-        )
-        batch = [delivery(forbidden if n == 50 else opened) for n in range(100)]
-        with closing(open_publisher({"url": url}, DEADLINE_S)) as publisher:
-            first, second = publisher.publish(batch), publisher.publish(batch)
-        assert set(verdicts(first)) <= {CONFIRMED, INDETERMINATE}
-        expected = [CONFIRMED] * 100
-        expected[50] = Verdict.TARGET_FAILED
-        assert verdicts(second) == expected
+        yield rabbit.url.replace("guest:guest", "reader:secret")
+    rabbit.control("delete_user", "reader")
+
+
+def topic(key: str) -> Delivery:
+    return delivery(Target("rabbitmq", exchange="amq.topic", routing_key=key))
+
+
+def test_publish_with_a_forbidden_topic_refuses_that_one_alone(reader: str) -> None:
+    batch = [topic("shut" if n == 50 else "open") for n in range(100)]
+    with closing(open_publisher({"url": reader}, DEADLINE_S)) as publisher:
+        first, second = publisher.publish(batch), publisher.publish(batch)
+    assert set(verdicts(first)[:50]) <= {CONFIRMED, INDETERMINATE}
+    assert verdicts(first)[50:] == [Verdict.TARGET_FAILED, *[CONFIRMED] * 49]
+    assert verdicts(second) == [*[CONFIRMED] * 50, Verdict.TARGET_FAILED, *[CONFIRMED] * 49]
+
+
+def test_publish_of_many_forbidden_topics_from_several_threads_refuses_no_other(
+    reader: str,
+) -> None:
+    """A refusal comes while declarations of other batches are unanswered."""
+    keys = [[f"shut.{t}.{n}" if n % 50 == 49 else "open" for n in range(200)] for t in range(40)]
+    with (
+        closing(open_publisher({"url": reader}, DEADLINE_S)) as publisher,
+        ThreadPoolExecutor(6) as threads,
+    ):
+        batches = threads.map(lambda some: publisher.publish(list(map(topic, some))), keys)
+        outcomes = [
+            zip(some, batch, strict=True) for some, batch in zip(keys, batches, strict=True)
+        ]
+    found = Counter((key[:4], outcome.verdict) for batch in outcomes for key, outcome in batch)
+    assert found["open", Verdict.TARGET_FAILED] == 0
+    assert found["shut", CONFIRMED] == 0
+    assert found["open", INDETERMINATE] <= 1200, "one window of each thread, at most"

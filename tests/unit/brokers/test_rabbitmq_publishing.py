@@ -31,6 +31,7 @@ from duebridge_connectors.rabbitmq.publishing.batch import (
 from duebridge_connectors.rabbitmq.publishing.closing import judge
 from duebridge_connectors.rabbitmq.publishing.link import FIRST_DELAY_S, MOST_DELAY_S, Link
 from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
+from duebridge_connectors.rabbitmq.publishing.topics import TopicPermissions
 from duebridge_connectors.rabbitmq.settings import connection_parameters
 from tests.support.servers import free_port
 
@@ -232,6 +233,46 @@ def test_judge_a_missing_exchange_refuses_what_was_unread_and_doubts_what_was_be
     assert judgement.refused is not None
     assert judgement.refused.verdict is Verdict.TARGET_FAILED
     assert judgement.refused.reason is Reason.TARGET_MISSING
+
+
+def forbidden(key: str) -> ChannelClosedByBroker:
+    where = "in exchange 'x' in vhost '/' refused for user 'u'"
+    return ChannelClosedByBroker(403, f"ACCESS_REFUSED - access to topic '{key}' {where}")
+
+
+@pytest.mark.parametrize("asked_at", [None, 5])
+def test_judge_a_forbidden_topic_refuses_its_last_message_and_sends_what_follows_again(
+    asked_at: int | None,
+) -> None:
+    """Also while a declaration is unanswered, which RabbitMQ asks no permission for."""
+    sent = messages("a", "b", "c", "d", "e")
+    keys = ("open", "shut", "shut", "open", "open")
+    for message, key in zip(sent, keys, strict=True):
+        message.routing_key = key
+    judgement = judge(forbidden("shut"), numbered(sent), asked_at)
+    doubt = Verdict.INDETERMINATE
+    assert [o.verdict for _, o in judgement.settled] == [doubt, doubt, Verdict.TARGET_FAILED]
+    assert judgement.unread == sent[3:]
+    assert (judgement.refused_key, judgement.is_doubtful) == ("shut", False)
+    assert judgement.is_of_topic
+
+
+def test_judge_a_forbidden_topic_that_the_text_does_not_name_whole_doubts_all() -> None:
+    sent = messages("a", "b")
+    judgement = judge(forbidden("another"), numbered(sent), asked_at=None)
+    assert [o.verdict for _, o in judgement.settled] == [Verdict.INDETERMINATE] * 2
+    assert judgement.is_doubtful
+
+
+def test_topic_permissions_let_a_key_prove_itself_for_a_minute() -> None:
+    now = [0.0]
+    topics = TopicPermissions(lambda: now[0])
+    assert not topics.may_refuse("a"), "none was refused"
+    topics.note_refusal()
+    topics.note_accepted("a")
+    assert (topics.may_refuse("a"), topics.may_refuse("b")) == (False, True)
+    now[0] = 60.0
+    assert not topics.may_refuse("b")
 
 
 def test_judge_nothing_under_way_refuses_what_waits_as_unsent() -> None:

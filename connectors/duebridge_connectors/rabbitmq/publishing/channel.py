@@ -22,6 +22,7 @@ from duebridge_connectors.rabbitmq.errors import (
 from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage, UnconfirmedMessages
 from duebridge_connectors.rabbitmq.publishing.closing import judge
 from duebridge_connectors.rabbitmq.publishing.encoding import OVERHEAD_BYTES, buffers, emit
+from duebridge_connectors.rabbitmq.publishing.topics import TopicPermissions
 
 NO_LIMIT = 1 << 32
 
@@ -30,8 +31,9 @@ class ExchangeChannel:
     """Publishes to one exchange in order and settles each message.
 
     Messages are pipelined, except those that may close the channel, which are in flight alone:
-    risky ones, bodies larger than any this channel has accepted (so always the first), and routing
-    keys that were in flight when the channel closed without a known culprit.
+    risky ones, bodies larger than any this channel has accepted (so always the first), routing keys
+    that were in flight when the channel closed without a known culprit, and, for a minute after a
+    topic permission refused one, each routing key that has not been confirmed since.
 
     `handover` guards `is_sent` and `is_finished`: a finished batch sends no further message.
     """
@@ -42,6 +44,7 @@ class ExchangeChannel:
         self._handover = handover
         self._waiting: deque[PendingMessage] = deque()
         self._suspects: set[str] = set()
+        self._topics = TopicPermissions()
         self._channel: Any = None
         self._reset()
 
@@ -114,6 +117,8 @@ class ExchangeChannel:
         judgement = judge(reason, unconfirmed.by_tag, self._declared_at)
         self._reset()
         self._channel = None
+        if judgement.is_of_topic:
+            self._topics.note_refusal()
         if judgement.is_doubtful:
             self._suspects.update(message.routing_key for message, _ in judgement.settled)
         for message, outcome in judgement.settled:
@@ -168,6 +173,7 @@ class ExchangeChannel:
             message.is_risky
             or len(message.body) > self._largest_accepted
             or (bool(self._suspects) and message.routing_key in self._suspects)
+            or self._topics.may_refuse(message.routing_key)
         )
 
     def _declare_exchange(self) -> None:
@@ -198,6 +204,7 @@ class ExchangeChannel:
             self._largest_accepted = len(message.body)
         if self._suspects:
             self._suspects.discard(message.routing_key)
+        self._topics.note_accepted(message.routing_key)
         if message is self._alone:
             self._alone = None
 

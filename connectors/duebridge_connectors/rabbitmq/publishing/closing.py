@@ -1,7 +1,9 @@
 """Decides the outcomes of the messages in flight on a closed channel.
 
 RabbitMQ processes a channel in order. On an error it drops later messages, loses earlier confirms
-and does not name the culprit. While a passive declaration is unanswered, no later message was read.
+and does not name the culprit; only a refusal by topic permission names its routing key. While a
+passive declaration is unanswered, no later message was read. RabbitMQ asks no permission for one,
+so that a refusal is of a message before it, if there is one.
 """
 
 from collections.abc import Mapping
@@ -13,15 +15,15 @@ from duebridge.ports.publisher import Outcome, Reason
 from duebridge_connectors.rabbitmq.errors import culprit_outcome, not_sent, unanswered
 from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage
 
-# Reply codes of a refused declaration.
-_EXCHANGE_REFUSALS = frozenset({403, 404})
+_FORBIDDEN, _MISSING = 403, 404  # reply codes
 
 
 class Judgement(NamedTuple):
     """Messages to settle, messages to resend, and the outcome of waiting messages.
 
     `refused` applies to the routing key `refused_key`, or to all if that is None.
-    `is_doubtful`: an unidentified message among `settled` closed the channel.
+    `is_doubtful`: an unidentified message among `settled` closed the channel. `is_of_topic`: a
+    topic permission, which is of each routing key, refused one.
     """
 
     settled: list[tuple[PendingMessage, Outcome]]
@@ -29,6 +31,7 @@ class Judgement(NamedTuple):
     refused: Outcome | None = None
     refused_key: str | None = None
     is_doubtful: bool = False
+    is_of_topic: bool = False
 
 
 def judge(
@@ -43,13 +46,35 @@ def judge(
     read = [message for tag, message in unconfirmed.items() if tag < limit]
     unread = [message for tag, message in unconfirmed.items() if tag >= limit]
     outcome = culprit_outcome(closed)
-    if asked_at is not None and closed.reply_code in _EXCHANGE_REFUSALS:
+    if asked_at is not None and _refuses_declaration(closed, read):
         return Judgement(_all_unanswered(read, closed), unread, refused=outcome)
+    if (place := _named_place(closed, read)) is not None:
+        key = read[place].routing_key
+        settled = [*_all_unanswered(read[:place], closed), (read[place], outcome)]
+        return Judgement(settled, [*read[place + 1 :], *unread], outcome, key, is_of_topic=True)
     if not read:
         return Judgement([], unread, refused=not_sent(closed))
     if len(read) == 1:
         return Judgement([(read[0], outcome)], unread, *_effect_on_others(outcome, read[0]))
     return Judgement(_all_unanswered(read, closed), unread, is_doubtful=True)
+
+
+def _refuses_declaration(closed: ChannelClosedByBroker, read: list[PendingMessage]) -> bool:
+    return closed.reply_code == _MISSING or (closed.reply_code == _FORBIDDEN and not read)
+
+
+def _named_place(closed: ChannelClosedByBroker, read: list[PendingMessage]) -> int | None:
+    """Return the place of the last message with the routing key that a topic permission refuses.
+
+    It was certainly refused, or dropped after the one that was; what comes behind it was dropped.
+    An earlier one of the key may have been published, if the permission is new.
+    """
+    if closed.reply_code != _FORBIDDEN:
+        return None
+    keys = dict.fromkeys(message.routing_key for message in read)
+    named = {key for key in keys if f"access to topic '{key}' in exchange " in closed.reply_text}
+    places = [place for place, message in enumerate(read) if message.routing_key in named]
+    return places[-1] if len(named) == 1 else None
 
 
 def _all_unanswered(
