@@ -27,11 +27,15 @@ local function due_or(record, other_six)
   return is_known(record) and string.sub(record, 2, 7) or other_six
 end
 
--- A content is the hash and the blob.
-local function new_record(due, expires, remember, generation, content)
-  local codec = string.byte(content, 9) or 0
-  local layout = codec < 2 and LAYOUT or NEWEST_LAYOUT
-  return layout .. struct.pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. content
+local new_record
+do
+  local CODEC_AT, FIELDS_PLAIN = 9, 2  -- in a content: hash and blob
+
+  function new_record(due, expires, remember, generation, content)
+    local codec = string.byte(content, CODEC_AT) or 0
+    local layout = codec < FIELDS_PLAIN and LAYOUT or NEWEST_LAYOUT
+    return layout .. struct.pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. content
+  end
 end
 
 local function moved_record(record, due, expires, generation)

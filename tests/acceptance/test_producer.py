@@ -203,7 +203,7 @@ def test_ask_for_what_is_no_id_says_what_to_pass(producer: Producer) -> None:
     refusals = {
         "\ud800": "id: expected text that UTF-8 can carry",
         receipt: r"^id: expected text or a UUID; got Receipt; pass receipt\.id$",
-        5: r"^id: expected text; got int$",
+        5: r"^id: expected text or a UUID; got int$",
     }
     for ask in (producer.get, producer.cancel, partial(producer.reschedule, delay="1s")):
         for given, message in refusals.items():

@@ -11,6 +11,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
+from duebridge.store.wire.record import NEWEST_LAYOUT
 from duebridge.worker.reporting.probes import readiness_faults
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
@@ -66,7 +67,7 @@ def test_route_with_a_newer_record_is_unready_and_the_others_flow(floor: Floor) 
     floor.schedule("x", route="other")
     client = floor.stores["r"]._connection.client
     record = client.hget(key(floor, "envelopes"), "a")
-    client.hset(key(floor, "envelopes"), "a", bytes([record[0] + 1]) + record[1:])
+    client.hset(key(floor, "envelopes"), "a", bytes([NEWEST_LAYOUT + 1]) + record[1:])
     floor.turn(1000)
     floor.turn(60_000)
     assert floor.flight("a").failures == 0

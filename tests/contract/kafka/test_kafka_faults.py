@@ -116,7 +116,7 @@ def test_publish_to_an_impossible_topic_fails_that_target(
     assert outcomes[1].reason is Reason.TARGET_MISSING
 
 
-def test_publish_to_a_topic_made_again_with_fewer_partitions_confirms_all(
+def test_publish_to_a_topic_made_again_with_fewer_partitions_calls_none_missing(
     broker: KafkaBroker, publisher: EitherPublisher
 ) -> None:
     target = broker.missing_target()
@@ -128,6 +128,9 @@ def test_publish_to_a_topic_made_again_with_fewer_partitions_confirms_all(
     with closing(broker.open(DEADLINE_S)) as other:
         while set(verdicts(other.publish(batch))) != {Verdict.CONFIRMED}:
             pass  # the partitions have no leader yet
+    # librdkafka may end the handle of a partition that is gone amid a request: in doubt, no more
+    found = set(verdicts(publisher.publish(batch)))
+    assert found <= {Verdict.CONFIRMED, Verdict.INDETERMINATE}
     assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 100
 
 
