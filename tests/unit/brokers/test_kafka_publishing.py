@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 import duebridge_connectors.kafka.kafka_python.connection as python_connection
 import duebridge_connectors.kafka.librdkafka.attempt as lib_attempt
@@ -17,149 +17,36 @@ import duebridge_connectors.kafka.publisher as publisher_module
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.kafka.attempt import AttemptError
-from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python import open_kafka_python
-from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
-from duebridge_connectors.kafka.leaders import Leaders
 from duebridge_connectors.kafka.librdkafka import open_librdkafka
-from duebridge_connectors.kafka.librdkafka.client import Answered, LibrdkafkaClient
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
 from duebridge_connectors.kafka.publisher import KafkaPublisher
 from tests.support.contract.broker_under_test import verdicts
-
-from kafka import errors as vendor  # isort: skip
-from kafka import TopicPartition  # isort: skip
-from kafka.producer.future import FutureProduceResult, FutureRecordMetadata  # isort: skip
-
-DONE, MUTE, REFUSED = "confirmed", "mute", "refused by the client"
-MOVED, SHORT, LOST = "moved", "short of replicas", "lost"
-INVALID, BESIDE, DENIED = "invalid", "beside an invalid one", "denied"
-ASTRAY = "to a partition that is missing"
-SLOW = "invalid, after most of the time"
-LATE = "denied, once the next is sent"
-ASIDE = "denied, on the client's own thread"
-GONE = ("missing", "deleted")
-DEADLINE_S = 0.5  # within which a busy machine starts the thread that builds a client
+from tests.support.kafka.scripted_clients import (
+    ASIDE,
+    ASTRAY,
+    BESIDE,
+    DEADLINE_S,
+    DENIED,
+    DONE,
+    INVALID,
+    LATE,
+    LOST,
+    MOVED,
+    MUTE,
+    PART,
+    REFUSED,
+    SHORT,
+    SLOW,
+    Lib,
+    Python,
+    Scripted,
+)
 
 C, REJECTED = Verdict.CONFIRMED, Verdict.REJECTED
 OPEN, AWAY, NO_TARGET = Verdict.INDETERMINATE, Verdict.UNAVAILABLE, Verdict.TARGET_FAILED
 TARGET_AWAY = Verdict.TARGET_UNAVAILABLE
 DEFERRED = Verdict.DEFERRED
-PART = 3
-
-
-class Scripted:
-    """The part of a client that does as told; `missing` and `deleted` are gone, it knows one."""
-
-    answers: Iterator[str]
-    built: "list[Any]"
-    is_reachable = True
-    is_away = False
-
-    def __init__(self, config: Mapping[str, object]) -> None:
-        self.turn = threading.Lock()
-        self.has_ended = False
-        self.leaders = Leaders()
-        self.asked = 0
-        self.looked_up: list[str] = []
-        self.sent: list[str] = []
-        self.late: list[Callable[[], Any]] = []
-        self.reports: list[threading.Thread] = []
-        self.is_single = config.get("batch_size") == 0 or "batch.num.messages" in config
-        self.built.append(self)
-
-    def next_answer(self, delivery: Delivery) -> str:
-        self.sent.append(delivery.id)
-        while self.late:
-            self.late.pop()()
-        answer = next(Scripted.answers)
-        if answer == SLOW:
-            time.sleep(0.45 * DEADLINE_S)
-            return INVALID
-        return answer
-
-    def knows(self, topic: str) -> bool:
-        return topic in {"known", "deleted"}
-
-    def forget(self, topic: str) -> None: ...
-
-    def refresh(self, timeout_s: float) -> None: ...
-
-    def ping(self, timeout_s: float) -> None:
-        self.asked += 1
-        if not Scripted.is_reachable:
-            raise RequestFailed("nobody there")
-
-    def is_alive(self) -> bool:
-        return not self.has_ended
-
-    def retire(self, *_: float) -> None:
-        self.has_ended = True
-
-
-class Python(Scripted, KafkaPythonClient):
-    errors: ClassVar[dict[str, Any]] = {
-        MOVED: vendor.NotLeaderForPartitionError,
-        SHORT: vendor.NotEnoughReplicasError,
-        LOST: vendor.KafkaConnectionError,
-        INVALID: vendor.InvalidRecordError,
-        BESIDE: vendor.KafkaError,
-        ASTRAY: vendor.UnknownTopicOrPartitionError,
-        DENIED: vendor.TopicAuthorizationFailedError,
-    }
-
-    def send(self, delivery: Delivery) -> FutureRecordMetadata:
-        answer = self.next_answer(delivery)
-        if answer == REFUSED:
-            raise vendor.MessageSizeTooLargeError("x")
-        result = FutureProduceResult(TopicPartition("known", PART))
-        future = FutureRecordMetadata(result, 0, 0, None, 0, 0, 0)
-        if answer == MUTE:
-            return future
-        if answer == DONE:
-            result.success((0, -1, None))
-            return future
-        if answer == LATE:
-            self.late.append(lambda: future.failure(self.errors[DENIED]("x")))
-            return future
-        return future.failure(self.errors[answer]("x"))
-
-    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
-        missing = refusal_of(vendor.UnknownTopicOrPartitionError("missing"))
-        self.looked_up += topics
-        return {topic: missing if topic in GONE else None for topic in topics}
-
-
-class Lib(Scripted, LibrdkafkaClient):
-    errors: ClassVar[dict[str, Any]] = {
-        SHORT: KafkaError.NOT_ENOUGH_REPLICAS,
-        LOST: KafkaError._TRANSPORT,
-        INVALID: KafkaError.INVALID_RECORD,
-        BESIDE: KafkaError._INVALID_DIFFERENT_RECORD,
-        ASTRAY: KafkaError._UNKNOWN_PARTITION,
-        DENIED: KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    }
-
-    def send(self, delivery: Delivery, on_answer: Answered) -> None:
-        answer = self.next_answer(delivery)
-        if answer == REFUSED:
-            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-        if answer == LATE:
-            denied = KafkaError(self.errors[DENIED])
-            self.late.append(lambda: on_answer(denied, Message(partition=PART)))
-        elif answer == ASIDE:
-            report = KafkaError(self.errors[DENIED]), Message(partition=PART)
-            self.reports.append(threading.Thread(target=on_answer, args=report))
-            self.reports[-1].start()
-        elif answer != MUTE:
-            error = None if answer == DONE else KafkaError(self.errors[answer])
-            on_answer(error, Message(partition=PART))
-
-    def look_up(self, topics: Collection[str], timeout_s: float) -> dict[str, Any]:
-        missing = answered_refusal(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        self.looked_up += topics
-        return {topic: missing if topic in GONE else None for topic in topics}
-
 
 Publisher = KafkaPublisher[Any]
 KINDS: dict[str, tuple[type[Any], ModuleType, Callable[..., Publisher]]] = {
