@@ -208,3 +208,32 @@ def test_publish_of_many_forbidden_topics_from_several_threads_refuses_no_other(
     assert found["open", Verdict.TARGET_FAILED] == 0
     assert found["shut", CONFIRMED] == 0
     assert found["open", INDETERMINATE] <= 1200, "one window of each thread, at most"
+
+
+def in_doubt(publisher: RabbitPublisher, keys: list[str]) -> int:
+    """Publish each key amid permitted ones; return how many of these are in doubt."""
+    count = 0
+    for key in keys:
+        outcomes = publisher.publish([topic(key if n == 50 else "open") for n in range(100)])
+        assert outcomes.pop(50).verdict is Verdict.TARGET_FAILED
+        assert set(verdicts(outcomes)) <= {CONFIRMED, INDETERMINATE}
+        count += verdicts(outcomes).count(INDETERMINATE)
+    return count
+
+
+def test_publish_of_forbidden_topics_too_long_for_the_refusal_leaves_one_window_in_doubt(
+    reader: str,
+) -> None:
+    with closing(open_publisher({"url": reader}, DEADLINE_S)) as publisher:
+        assert in_doubt(publisher, [f"shut.{n}." + "x" * 220 for n in range(10)]) <= 50
+
+
+def test_publish_to_a_topic_that_is_forbidden_later_leaves_one_window_in_doubt(
+    rabbit: PrivateRabbit, reader: str
+) -> None:
+    with closing(open_publisher({"url": reader}, DEADLINE_S)) as publisher:
+        in_doubt(publisher, ["shut"])
+        assert verdicts(publisher.publish([topic("open.late")])) == [CONFIRMED]
+        rabbit.control("set_topic_permissions", "reader", "amq.topic", "^open$", "")
+        in_doubt(publisher, ["shut"])  # a channel remembers what it permitted: this ends it
+        assert in_doubt(publisher, ["open.late"] * 10) <= 50

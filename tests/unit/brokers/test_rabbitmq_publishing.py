@@ -257,22 +257,61 @@ def test_judge_a_forbidden_topic_refuses_its_last_message_and_sends_what_follows
     assert judgement.is_of_topic
 
 
-def test_judge_a_forbidden_topic_that_the_text_does_not_name_whole_doubts_all() -> None:
+def cut(closed: ChannelClosedByBroker) -> ChannelClosedByBroker:
+    """Return it with the text that RabbitMQ sends if it is too long, as pika reads that."""
+    text = closed.reply_text.encode()[:252] + b"..."
+    try:
+        return ChannelClosedByBroker(403, text.decode())
+    except UnicodeDecodeError:
+        return ChannelClosedByBroker(403, text)
+
+
+def test_judge_a_forbidden_topic_whose_name_is_cut_refuses_the_only_one_that_begins_so() -> None:
     sent = messages("a", "b")
-    judgement = judge(forbidden("another"), numbered(sent), asked_at=None)
+    sent[0].routing_key = "x" * 240
+    judgement = judge(cut(forbidden(sent[0].routing_key)), numbered(sent), asked_at=None)
+    assert [o.verdict for _, o in judgement.settled] == [Verdict.TARGET_FAILED]
+    assert judgement.unread == sent[1:]
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [forbidden("another"), cut(forbidden("x" * 240)), cut(forbidden("x" + "é" * 120))],
+    ids=["other", "two begin so", "cut amid a character"],
+)
+def test_judge_a_forbidden_topic_that_the_text_does_not_name_whole_doubts_all(
+    closed: ChannelClosedByBroker,
+) -> None:
+    sent = messages("a", "b")
+    sent[0].routing_key, sent[1].routing_key = "x" * 240, "x" * 241
+    judgement = judge(closed, numbered(sent), asked_at=None)
     assert [o.verdict for _, o in judgement.settled] == [Verdict.INDETERMINATE] * 2
-    assert judgement.is_doubtful
+    assert (judgement.is_doubtful, judgement.is_of_topic) == (True, True)
+
+
+def test_judge_a_forbidden_topic_of_a_cc_header_refuses_no_other_of_the_routing_key() -> None:
+    judgement = judge(forbidden("copy"), numbered(messages("a")), asked_at=None)
+    assert [o.verdict for _, o in judgement.settled] == [Verdict.TARGET_FAILED]
+    assert judgement.refused is None
 
 
 def test_topic_permissions_let_a_key_prove_itself_for_a_minute() -> None:
     now = [0.0]
     topics = TopicPermissions(lambda: now[0])
     assert not topics.may_refuse("a"), "none was refused"
-    topics.note_refusal()
+    topics.note_refusal("c")
     topics.note_accepted("a")
     assert (topics.may_refuse("a"), topics.may_refuse("b")) == (False, True)
     now[0] = 60.0
     assert not topics.may_refuse("b")
+
+
+def test_topic_permissions_let_a_key_that_is_refused_later_prove_itself_again() -> None:
+    topics = TopicPermissions()
+    topics.note_refusal("other")
+    topics.note_accepted("a")
+    topics.note_refusal("a")
+    assert topics.may_refuse("a")
 
 
 def test_judge_nothing_under_way_refuses_what_waits_as_unsent() -> None:

@@ -118,7 +118,7 @@ class ExchangeChannel:
         self._reset()
         self._channel = None
         if judgement.is_of_topic:
-            self._topics.note_refusal()
+            self._topics.note_refusal(judgement.refused_key)
         if judgement.is_doubtful:
             self._suspects.update(message.routing_key for message, _ in judgement.settled)
         for message, outcome in judgement.settled:

@@ -1,9 +1,9 @@
 """Decides the outcomes of the messages in flight on a closed channel.
 
 RabbitMQ processes a channel in order. On an error it drops later messages, loses earlier confirms
-and does not name the culprit; only a refusal by topic permission names its routing key. While a
-passive declaration is unanswered, no later message was read. RabbitMQ asks no permission for one,
-so that a refusal is of a message before it, if there is one.
+and does not name the culprit; only a refusal by topic permission names its routing key, or the
+beginning of a long one. While a passive declaration is unanswered, no later message was read.
+RabbitMQ asks no permission for one, so that a refusal is of a message before it, if there is one.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,8 @@ from duebridge_connectors.rabbitmq.errors import culprit_outcome, not_sent, unan
 from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage
 
 _FORBIDDEN, _MISSING = 403, 404  # reply codes
+_TOPIC = "ACCESS_REFUSED - access to topic "
+_CUT = "..."  # the end of a text of more than 255 bytes
 
 
 class Judgement(NamedTuple):
@@ -48,15 +50,19 @@ def judge(
     outcome = culprit_outcome(closed)
     if asked_at is not None and _refuses_declaration(closed, read):
         return Judgement(_all_unanswered(read, closed), unread, refused=outcome)
-    if (place := _named_place(closed, read)) is not None:
+    is_of_topic = closed.reply_code == _FORBIDDEN and _TOPIC in closed.reply_text
+    if is_of_topic and (place := _named_place(closed, read)) is not None:
         key = read[place].routing_key
         settled = [*_all_unanswered(read[:place], closed), (read[place], outcome)]
         return Judgement(settled, [*read[place + 1 :], *unread], outcome, key, is_of_topic=True)
     if not read:
         return Judgement([], unread, refused=not_sent(closed))
     if len(read) == 1:
-        return Judgement([(read[0], outcome)], unread, *_effect_on_others(outcome, read[0]))
-    return Judgement(_all_unanswered(read, closed), unread, is_doubtful=True)
+        # A topic that is not its routing key is of its CC header.
+        others = (None, None) if is_of_topic else _effect_on_others(outcome, read[0])
+        return Judgement([(read[0], outcome)], unread, *others, is_of_topic=is_of_topic)
+    doubted = _all_unanswered(read, closed)
+    return Judgement(doubted, unread, is_doubtful=True, is_of_topic=is_of_topic)
 
 
 def _refuses_declaration(closed: ChannelClosedByBroker, read: list[PendingMessage]) -> bool:
@@ -69,12 +75,16 @@ def _named_place(closed: ChannelClosedByBroker, read: list[PendingMessage]) -> i
     It was certainly refused, or dropped after the one that was; what comes behind it was dropped.
     An earlier one of the key may have been published, if the permission is new.
     """
-    if closed.reply_code != _FORBIDDEN:
-        return None
-    keys = dict.fromkeys(message.routing_key for message in read)
-    named = {key for key in keys if f"access to topic '{key}' in exchange " in closed.reply_text}
+    keys = {message.routing_key for message in read}
+    named = {key for key in keys if _may_name(closed.reply_text, key)}
     places = [place for place, message in enumerate(read) if message.routing_key in named]
     return places[-1] if len(named) == 1 else None
+
+
+def _may_name(text: str, key: str) -> bool:
+    """Return whether the text names the key, as far as RabbitMQ has not cut it."""
+    full = f"{_TOPIC}'{key}' in exchange "
+    return text.startswith(full) or full.startswith(text.removesuffix(_CUT))
 
 
 def _all_unanswered(

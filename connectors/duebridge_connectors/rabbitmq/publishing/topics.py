@@ -15,10 +15,14 @@ class TopicPermissions:
         self._asked_until: float | None = None
         self._accepted: set[str] = set()
 
-    def note_refusal(self) -> None:
-        """Have each routing key proved by a message of its own for a while."""
+    def note_refusal(self, routing_key: str | None) -> None:
+        """Have each routing key proved by a message of its own for a while.
+
+        `routing_key` was refused, None if unknown; once accepted, its permission was withdrawn.
+        """
         if self._asked_until is None:
             self._accepted.clear()
+        self._accepted -= {routing_key}
         self._asked_until = self._monotonic() + TOPICS_ASKED_S
 
     def note_accepted(self, routing_key: str) -> None:
