@@ -4,6 +4,7 @@ The core does not read the files itself: the entry point `duebridge.cold` names 
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 from heapq import merge
 from importlib.metadata import entry_points
 from itertools import chain
@@ -67,11 +68,16 @@ class ColdRows:
 
     def __init__(self, config: Config, connection: Connection, route: Route) -> None:
         self._route = route
-        namespace = config.store.namespace
-        known = Registry(connection, namespace).routes().get(route.name)
-        shards = route.shards if known is None else known.shards
+        self._namespace = config.store.namespace
         self._connection = connection
-        self._store = RouteStore(connection, namespace, route.name, shards)
+
+    @cached_property
+    def _store(self) -> RouteStore:
+        """The route's shards, which are looked up once there is a cold tier to read."""
+        name = self._route.name
+        known = Registry(self._connection, self._namespace).routes().get(name)
+        shards = self._route.shards if known is None else known.shards
+        return RouteStore(self._connection, self._namespace, name, shards)
 
     def get(self, id: str) -> Known | None:  # noqa: A002 - the public name of the field
         """Return the envelope of an id that the store did not have, None if it is not cold either.
