@@ -34,7 +34,6 @@ from duebridge_connectors.spark.rows.schema import PROPERTIES, is_packed
 MAX_ID_BYTES = 255
 MAX_CACHED = 10_000
 _SELDOM = ("max_attempts", "remember", "target", *PROPERTIES)
-_OF_TODAY = range(10**12, 10**13)  # 2001 to 2286, which needs no closer look
 _DOUBTFUL = Instant(-1, relative=False)  # an expiry that needs the full path
 
 
@@ -147,7 +146,9 @@ class Packer:
         if given is None:
             return None
         if isinstance(given, int):
-            return Instant(given, relative=False) if _is_epoch_ms(given) else None
+            is_valid = 0 <= given <= MAX_MS and given not in LIKE_SECONDS
+            is_valid = is_valid and not looks_like_date(given)
+            return Instant(given, relative=False) if is_valid else None
         if given not in self._instants:
             if len(self._instants) >= MAX_CACHED:
                 self._instants.clear()
@@ -235,12 +236,6 @@ def _expiries(batch: pa.RecordBatch) -> list[Any]:
     if column is None or pa.types.is_string(column.type) or pa.types.is_duration(column.type):
         return arrow.values(batch, "expires")
     return arrow.instants_ms(batch, "expires")
-
-
-def _is_epoch_ms(given: int) -> bool:
-    if given in _OF_TODAY:
-        return True
-    return 0 <= given <= MAX_MS and given not in LIKE_SECONDS and not looks_like_date(given)
 
 
 def _relative(given: str | timedelta) -> Instant | None:
