@@ -21,12 +21,6 @@ def served(tmp_path: Path, store_url: str) -> Iterator[Served]:
 
 
 @pytest.fixture
-def client(served: Served) -> Iterator[httpx.Client]:
-    with served.client() as client:
-        yield client
-
-
-@pytest.fixture
 def damaged(tmp_path: Path) -> Path:
     """The log of a cold tier that cannot be read."""
     log = tmp_path / "route=small" / "_commits"
