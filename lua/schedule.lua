@@ -41,7 +41,7 @@ if before then return cmsgpack.unpack(before) end
 local ids = first_fields(FIRST, WIDTH, count)
 local records = fetch(ids, REWRITTEN_BYTES)
 local remembered = read_memory('r', ids)
-read_tombstones(bound_ids(FIRST, WIDTH, ids, call))
+if call.has_cold_tier then read_tombstones(bound_ids(FIRST, WIDTH, ids, call)) end
 local places, marks = read_places(ARGV[FIRST + WIDTH * count])
 local packed = ARGV[FIRST + WIDTH * count + 1]
 local keys = read_besides(packed, ids)
@@ -67,20 +67,24 @@ end
 
 -- Accept an envelope that nothing in this shard has met, as most are, without the facts that judge gathers
 -- of each. Return false, having done nothing, where judge has to decide.
-local function accept_at(i)
-  local id, place, at = ids[i], places[i], FIRST + (i - 1) * WIDTH
-  local is_met = records[i] or remembered[i] or keys[i] ~= id or batch.besides[id]
-    or batch.seen[id] or batch.is_ended[id] or call.is_bound and tombstone_of(id)
-    or place and (is_passed(place) or place.open)
-  local content = ARGV[at + 2]
-  if is_met or content == '' then return false end
-  local due, expires, remember, generation = read_head(ARGV[at + 1])
-  if due < NOW then due = NOW end
-  if generation > 0 or refusal(call, due, expires) then return false end
-  answer(batch, 'accepted', {id = id, due = due, expires = expires, remember = remember,
-    generation = generation, content = content})
-  if place then take_in(place, id, true, call.replace) end
-  return true
+local accept_at
+do
+  local ARGV, besides, seen, is_ended = ARGV, batch.besides, batch.seen, batch.is_ended
+
+  function accept_at(i)
+    local id, place, at = ids[i], places[i], FIRST + (i - 1) * WIDTH
+    local is_met = records[i] or remembered[i] or keys[i] ~= id or besides[id] or seen[id]
+      or is_ended[id] or call.is_bound and tombstone_of(id)
+      or place and (is_passed(place) or place.open)
+    local content = ARGV[at + 2]
+    if is_met or content == '' then return false end
+    local due, expires, remember, generation = read_head(ARGV[at + 1])
+    if due < NOW then due = NOW end
+    if generation > 0 or refusal(call, due, expires) then return false end
+    accept_new(batch, id, due, expires, remember, content)
+    if place then take_in(place, id, true, call.replace) end
+    return true
+  end
 end
 
 for i = 1, #ids do

@@ -12,18 +12,39 @@ local function return_generations(batch)
   if batch.generation < batch.last then next_generation(batch.generation - batch.last) end
 end
 
--- Add a record, or put it in the place of the one that it replaces in this batch.
-local function add_record(batch, given)
-  local id, due, records, scores = given.id, given.due, batch.records, batch.scores
-  local earlier, generation = batch.seen[id], batch.generation + 1
-  local record = new_record(due, given.expires, given.remember, generation, given.content)
-  local n = earlier and earlier.place or #records
-  batch.generation = generation
-  given.record, given.place, batch.seen[id] = record, n, given
-  records[n + 1], records[n + 2] = id, record
-  scores[n + 1], scores[n + 2] = due, id
-  if #record > batch.largest then batch.largest = #record end
-  if due < batch.earliest then batch.earliest = due end
+local accept_new, add_record
+do
+  local format = string.format  -- here: looked up for each envelope
+
+  -- Write a record at place n of the batch.
+  local function put_record(batch, n, id, due, record)
+    local records, scores = batch.records, batch.scores
+    records[n + 1], records[n + 2] = id, record
+    scores[n + 1], scores[n + 2] = format('%d', due), id  -- the server takes longer to write a number
+    if #record > batch.largest then batch.largest = #record end
+    if due < batch.earliest then batch.earliest = due end
+  end
+
+  -- Add a record, or put it in the place of the one that it replaces in this batch.
+  function add_record(batch, given)
+    local earlier, generation = earlier_of(batch, given.id), batch.generation + 1
+    batch.generation = generation
+    given.place = earlier and earlier.place or #batch.records
+    given.record = new_record(given.due, given.expires, given.remember, generation, given.content)
+    batch.seen[given.id] = given
+    put_record(batch, given.place, given.id, given.due, given.record)
+  end
+
+  -- Accept an envelope that nothing in this shard has met.
+  function accept_new(batch, id, due, expires, remember, content)
+    local reply, items, anew, n = batch.reply, batch.accepted, batch.anew, #batch.records
+    local generation, m = batch.generation + 1, #items
+    reply[#reply + 1], reply[#reply + 2] = 'accepted', due
+    batch.generation, batch.seen[id] = generation, n
+    put_record(batch, n, id, due, new_record(due, expires, remember, generation, content))
+    items[m + 1], items[m + 2] = id, six(due)
+    anew[#anew + 1] = id
+  end
 end
 
 -- A tombstone cancels this cold row: journal it, only once while the id is remembered.
@@ -75,7 +96,7 @@ do
   end
 
   local function raise_record(batch, id, record, remember)
-    local earlier = batch.seen[id]
+    local earlier = earlier_of(batch, id)
     record = string.sub(record, 1, 13) .. six(remember) .. string.sub(record, 20)
     if earlier then
       earlier.record, batch.records[earlier.place + 2] = record, record

@@ -6,8 +6,8 @@ local MOST_BESIDE = 32
 
 -- Return by row the id that each is or replaces (ARGV, msgpack: of each row the id, '' for its own).
 local function read_besides(packed, ids)
-  local given = (packed or '') ~= '' and cmsgpack.unpack(packed) or {}
-  local keys = {}
+  if (packed or '') == '' then return ids end
+  local given, keys = cmsgpack.unpack(packed), {}
   for i, id in ipairs(ids) do keys[i] = given[i] and given[i] ~= '' and given[i] or id end
   return keys
 end
@@ -42,7 +42,7 @@ local function judge_beside(batch, call, given, record, place)
   local besides = batch.besides[given.key]
   if not besides then return judge(batch, call, given, record) end
   local newest = besides[1] ~= given.id and besides[1]
-  local living = newest and (batch.seen[newest] and batch.seen[newest].record or read_one(newest))
+  local living = newest and ((earlier_of(batch, newest) or {}).record or read_one(newest))
   if given.key ~= given.id then
     return living and judge_instead(batch, call, given, newest, living)
       or judge(batch, call, given, record)

@@ -9,6 +9,13 @@ local function read_head(head)
   return due, expires, remember, generation
 end
 
+-- The envelope of this batch that has an id, if one does; of one that accept_new has added, its record.
+local function earlier_of(batch, id)
+  local seen = batch.seen[id]
+  if type(seen) ~= 'number' then return seen end
+  return {record = batch.records[seen + 2], place = seen}
+end
+
 -- Return those of the ids whose tombstone is asked for: all that are for one use or held, else what a cold
 -- row has.
 local function bound_ids(first, width, ids, call)
@@ -105,7 +112,7 @@ do
   function judge(batch, call, given, record)
     if given.generation == 0 then given.due = math.max(given.due, NOW) end
     given.wanted = given.due
-    local earlier, status = batch.seen[given.id], nil
+    local earlier, status = earlier_of(batch, given.id), nil
     if earlier or record then
       status = judge_living(call, given, earlier and earlier.record or record, earlier)
     else

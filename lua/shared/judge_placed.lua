@@ -6,7 +6,7 @@ do
 
   -- The place was taken in before: nothing is asked of what has the id now.
   local function judge_passed(batch, given, record)
-    local earlier = batch.seen[given.id]
+    local earlier = earlier_of(batch, given.id)
     local living = earlier and earlier.record or record
     given.due = is_known(living) and number_at(living, 2, 7) or 0
     return 'duplicate'

@@ -30,11 +30,12 @@ end
 local new_record
 do
   local CODEC_AT, FIELDS_PLAIN = 9, 2  -- in a content: hash and blob
+  local byte, pack = string.byte, struct.pack  -- here: looked up for each envelope
 
   function new_record(due, expires, remember, generation, content)
-    local codec = string.byte(content, CODEC_AT) or 0
+    local codec = byte(content, CODEC_AT) or 0
     local layout = codec < FIELDS_PLAIN and LAYOUT or NEWEST_LAYOUT
-    return layout .. struct.pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. content
+    return layout .. pack('>I6I6I6I6I6', due, expires, remember, NOW, generation) .. content
   end
 end
 
@@ -79,11 +80,13 @@ local function fetch(ids, budget)
 
   while goes_on() do
     local count = math.max(1, math.min(math.floor(left / largest), #ids - #records))
-    for _, record in ipairs(redis.call('HMGET', ENVELOPES, unpack(ids, #records + 1, #records + count))) do
-      last = record and #record or 0
+    local first = #records
+    local found = redis.call('HMGET', ENVELOPES, unpack(ids, first + 1, first + count))
+    for i = 1, count do  -- no iterator: of every envelope that is accepted
+      last = found[i] and #found[i] or 0
       left = left - last
-      if left < 0 and #records > 0 then break end
-      records[#records + 1] = record
+      if left < 0 and first + i > 1 then break end
+      records[first + i] = found[i]
     end
   end
   for i = #ids, #records + 1, -1 do ids[i] = nil end

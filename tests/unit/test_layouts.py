@@ -52,7 +52,7 @@ def packed(lua_format: str, values: tuple[Any, ...]) -> bytes:
 
 
 def lua_record(fields: tuple[int, ...], content_hash: bytes, blob: bytes) -> bytes:
-    written = lua("record", r"layout \.\. struct\.pack\('([^']+)', due, expires, remember, NOW")
+    written = lua("record", r"layout \.\. pack\('([^']+)', due, expires, remember, NOW")
     return bytes([LAYOUT]) + packed(written, fields) + content_hash + blob
 
 

@@ -4,7 +4,9 @@ A script blocks the server while it runs, so that calls are kept short.
 """
 
 import secrets
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from duebridge.config.fields import checked_name
@@ -59,6 +61,17 @@ class Batches(Generic[Item]):
 def batches(items: Iterable[Item], size_bytes: Callable[[Item], int]) -> Iterator[list[Item]]:
     """Yield the items in order, in batches of the size of one schedule call."""
     return Batches(size_bytes).of(items)
+
+
+def batch_slices(sizes: Sequence[int]) -> Iterator[slice]:
+    """Yield where `batches` cuts items of these sizes; no call for each of thousands of rows."""
+    ends = [0, *accumulate(sizes)]
+    start = 0
+    while start < len(sizes):
+        fitting = bisect_right(ends, ends[start] + SCHEDULE_BYTES) - 1
+        end = max(start + 1, min(fitting, start + SCHEDULE_ROWS))
+        yield slice(start, end)
+        start = end
 
 
 def in_calls(items: Sequence[Item]) -> Iterator[Sequence[Item]]:

@@ -19,7 +19,7 @@ from duebridge.store.server.connection import Argument
 from duebridge.store.wire.aside_page import AsidePage, read_aside
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
 from duebridge.store.wire.log_positions import packed_places, packed_primary_ids
-from duebridge.store.wire.packed_row import PackedRow, pack_row
+from duebridge.store.wire.packed_row import PackedRow, are_remembered, pack_row
 from duebridge.store.wire.poll import Poll, Stats
 from duebridge.store.wire.record import pack
 from duebridge.store.wire.replies import (
@@ -122,7 +122,8 @@ class DelayStore(ColdCalls, DividedShard):
         ]
         if len(places) not in (0, len(rows)):
             raise ValueError(f"expected a place for each of {len(rows)} envelopes, or none")
-        is_kept = keeps_answer or not (_is_remembered(rows, mode) or (places and all(places)))
+        is_found = (mode in _REPEATABLE and are_remembered(rows)) or (places and all(places))
+        is_kept = keeps_answer or not is_found
 
         def call(rest: Sequence[PackedRow]) -> list[ScheduleReply]:
             call_id = new_call_id() if is_kept and self._repeat_for_s > 0 else b""
@@ -391,8 +392,3 @@ class DelayStore(ColdCalls, DividedShard):
         One worker has it at a time. The reply says whether that is the caller.
         """
         return read_reply(self._run("watch", worker, keep_ms), WatchReply)
-
-
-def _is_remembered(rows: Iterable[PackedRow], mode: ScheduleMode) -> bool:
-    """Whether a repeated call finds what each of these ids became."""
-    return mode in _REPEATABLE and all(row.remember_ms for row in rows)

@@ -1,6 +1,7 @@
 """An envelope as the schedule script takes it: id, head and content (lua/schedule.lua)."""
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 from duebridge.envelope import Envelope, Instant
@@ -9,6 +10,7 @@ from duebridge.store.wire.record import HASH_BYTES, pack
 
 _HEAD = struct.Struct(">BQQQQ")
 _DUE_IS_RELATIVE, _EXPIRES_IS_RELATIVE = 1, 2
+_REMEMBER, _NOT_AT_ALL = slice(17, 25), bytes(8)
 
 
 class PackedRow(NamedTuple):
@@ -62,7 +64,7 @@ class PackedRow(NamedTuple):
     @property
     def remember_ms(self) -> int:
         """How long the id is remembered after the envelope's end."""
-        return int.from_bytes(self.head[17:25])
+        return int.from_bytes(self.head[_REMEMBER])
 
     @property
     def content_hash(self) -> bytes:
@@ -73,6 +75,11 @@ class PackedRow(NamedTuple):
     def blob(self) -> bytes:
         """The part that no script reads (`EnvelopeContent`)."""
         return self.content[HASH_BYTES:]
+
+
+def are_remembered(rows: Iterable[PackedRow]) -> bool:
+    """Whether the store remembers each of these ids for some time."""
+    return all(row.head[_REMEMBER] != _NOT_AT_ALL for row in rows)
 
 
 def pack_row(envelope: Envelope, remember_ms: int, least_ms: int = 0) -> PackedRow:

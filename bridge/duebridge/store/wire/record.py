@@ -179,14 +179,20 @@ def pack(envelope: Envelope) -> PackedEnvelope:
     if len(plain) > MAX_CONTENT_BYTES:
         what = f"expected up to {MAX_CONTENT_BYTES} bytes of body, key and headers"
         raise EnvelopeError(f"envelope: {what}; got {len(plain)}")
-    given = f"{envelope.due!s} {envelope.expires!s} {envelope.remember_ms}".encode()
-    content_hash = blake2b(plain, digest_size=HASH_BYTES, key=given[:64]).digest()
+    content_hash = blake2b(plain, digest_size=HASH_BYTES, key=_times(envelope)[:64]).digest()
     return PackedEnvelope(_blob(content, plain), content_hash)
+
+
+def _times(envelope: Envelope) -> bytes:
+    """Return the instants and the remember time as given, as they are hashed with the content."""
+    sign = "+" if envelope.due.relative else ""  # as `Instant.__str__`, but without its call
+    return f"{sign}{envelope.due.ms} {envelope.expires!s} {envelope.remember_ms}".encode()
 
 
 def _blob(content: EnvelopeContent, plain: bytes, *, compressed: bool = True) -> bytes:
     """Return the blob of a content and its msgpack form; compressed if that pays."""
-    has_fields = any(type(value) is Ext for _, value in content.headers)
+    headers = content.headers
+    has_fields = bool(headers) and any(type(value) is Ext for _, value in headers)
     if compressed and len(plain) >= COMPRESS_FROM_BYTES:
         packed = _zstd.compressor.compress(plain)
         if len(packed) < KEEP_COMPRESSED_BELOW * len(plain):

@@ -288,7 +288,8 @@ def read_scheduled(reply: object, count: int) -> list[ScheduleReply]:
     """Return the answers for the first of `count` envelopes, which stand behind the time."""
     flat = read_reply(reply, list[int | bytes])
     answers = _closed(flat[1::2], _SCHEDULED, count)
-    return [ScheduleReply(*row) for row in in_rows(answers, read_reply(flat[2::2], list[int]))]
+    due_at_ms = read_reply(flat[2::2], list[int])
+    return [*map(ScheduleReply._make, in_rows(answers, due_at_ms))]
 
 
 def read_rescheduled(reply: object) -> RescheduleReply:
