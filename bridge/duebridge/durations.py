@@ -19,7 +19,7 @@ MS_PER_UNIT = {
 }  # descending: the order of units in a duration
 MAX_MS = 2**47  # about 4,400 years; fits the six bytes of a stored instant
 LIKE_SECONDS = range(10**9, 10**10)  # as seconds 2001 to 2286, as ms some days of 1970
-_OF_TODAY = range(10**12, 10**13)  # as ms 2001 to 2286; 13 digits are no date
+OF_TODAY = range(10**12, 10**13)  # as ms 2001 to 2286; 13 digits are no date
 _LIKE_DATE = re.compile(  # 20261231, also to the minute or second; as ms in 1970, 1976, 2600
     r"(19|20|21)[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])"
     r"(([01][0-9]|2[0-3])[0-5][0-9]([0-5][0-9])?)?"
@@ -114,7 +114,7 @@ def looks_like_date(number: int) -> bool:
     >>> looks_like_date(20261231), looks_like_date(202612310900), looks_like_date(20261331)
     (True, True, False)
     """
-    if number in _OF_TODAY:  # nearly every instant, which needs no closer look
+    if number in OF_TODAY:  # nearly every instant, which needs no closer look
         return False
     return 0 <= number <= MAX_MS and _LIKE_DATE.fullmatch(str(number)) is not None
 

@@ -75,9 +75,13 @@ def journal(stage: Stage, rows: int) -> Job:
 
 
 def demote(stage: Stage, rows: int) -> Job:
-    """Move rows of a month to the cold tier, from a store that has no others."""
+    """Move rows of a month to the cold tier, from a store that has no others.
+
+    A job has run before: until then every schedule leaves a note, for the first job to read.
+    """
     stage.client.flushall()
     shutil.rmtree(stage.home / "cold", ignore_errors=True)
+    run_demote(stage.spark, config=stage.config, route=COLD_ROUTE)
     write_envelopes(envelopes(stage.spark, rows), config=stage.config, route=COLD_ROUTE)
 
     def job() -> None:

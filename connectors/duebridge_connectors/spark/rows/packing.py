@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duebridge.durations import LIKE_SECONDS, MAX_MS, looks_like_date, parse_duration_ms
+from duebridge.durations import LIKE_SECONDS, MAX_MS, OF_TODAY, looks_like_date, parse_duration_ms
 from duebridge.envelope import OTHER_VALUE_BYTES, Envelope, Instant, Target
 from duebridge.errors import EnvelopeError
 from duebridge.scheduling.limits import (
@@ -145,6 +145,8 @@ class Packer:
         """Return an instant of a column; None if missing or invalid."""
         if given is None:
             return None
+        if type(given) is int and given in OF_TODAY:
+            return Instant(given, relative=False)
         if isinstance(given, int):
             is_valid = 0 <= given <= MAX_MS and given not in LIKE_SECONDS
             is_valid = is_valid and not looks_like_date(given)

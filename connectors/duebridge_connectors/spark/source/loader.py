@@ -10,6 +10,7 @@ be repeated, or run twice at once.
 """
 
 import gc
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ import msgspec
 import pyarrow as pa
 
 from duebridge.durations import format_instant, format_ms
-from duebridge.store.batching import SharedRate, batches
+from duebridge.store.batching import SharedRate, batch_slices
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import Connection
@@ -89,6 +90,7 @@ def format_counts(counts: msgspec.Struct, names: Iterable[str]) -> str:
 
 COUNTS = tuple(name for name in Summary.__struct_fields__ if name not in ("route", "first_reason"))
 
+TURN_S = 0.0005  # Python's 5 ms, which the thread that packs would keep a reply waiting, is 3 calls
 ROW_BYTES = 128  # upper bound of a row without its id and content
 _DONE: tuple[ScheduleAnswer, ...] = ("accepted", "duplicate", "replaced", "cancelled", "dead")
 
@@ -113,10 +115,13 @@ class Loader:
         self._sent: Future[None] | None = None
 
     def __enter__(self) -> Self:
+        self._interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(TURN_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._sender.shutdown(wait=True)
+        sys.setswitchinterval(self._interval_s)
 
     def load(self, batch: pa.RecordBatch) -> None:
         """Pack one batch, and send it; raises `StoreError` of the batch before.
@@ -141,8 +146,8 @@ class Loader:
         refused = {index: ("refused", why) for index, why in refusals.items()}
         self._counts["refused"] += len(refusals)
         for number, indices in enumerate(self._by_shard(rows)):
-            for call in batches(indices, lambda index: _size_bytes(rows[index])):
-                refused |= self._send(self._stores[number], rows, call)
+            for call in batch_slices([_size_bytes(rows[index]) for index in indices]):
+                refused |= self._send(self._stores[number], rows, indices[call])
         self._rejects.add(batch, refused)
 
     def summary(self) -> Summary:
