@@ -18,13 +18,14 @@ from duebridge.cold_rows import ColdRows
 from duebridge.config.durability import replication_of
 from duebridge.config.models import Config
 from duebridge.envelope import due_instant
-from duebridge.errors import ConfigError, UnknownRoute, unknown_name
+from duebridge.errors import ConfigError, StoreUnavailable, UnknownRoute, unknown_name
 from duebridge.receipt import EnvelopeDetails, Known
 from duebridge.scheduling.route_scheduler import find_route
 from duebridge.store.aside import AsideCount
 from duebridge.store.batching import CALL_ROWS, answers_of, in_calls
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
+from duebridge.store.keys import Shard
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
 from duebridge.store.routing import RouteStore
@@ -35,6 +36,7 @@ from duebridge.store.workers import WorkerRecord, Workers
 Settled = TypeVar("Settled", ReplayAnswer, DropAnswer)
 Told = TypeVar("Told")
 
+NO_ROUTE = "clock"  # need not exist: to poll a shard only reads
 MOST_ASIDE_PAGES = 100  # of `CALL_ROWS` retries, to count what a shard has for held targets
 
 
@@ -99,10 +101,31 @@ class Operator:
         """Return the workers' records; None without the right to read them."""
         return self._workers.read_if_allowed()
 
-    def now_ms(self) -> int:
-        """Return the store's time."""
-        (store,) = self._open("clock", 1).shards  # a route that need not exist: next only reads
-        return store.next().now_ms
+    def now_ms(self, *routes: str) -> int:
+        """Return the store's time; of a Cluster's nodes, by the first that has these and answers.
+
+        By default those that have a configured route are asked.
+        """
+        failure = StoreUnavailable()
+        for store in self.one_a_node(*routes):
+            try:
+                return store.next().now_ms
+            except StoreUnavailable as error:
+                failure = error
+        raise failure
+
+    def one_a_node(self, *routes: str) -> list[DelayStore]:
+        """Return one shard of each node that has some of these routes; by default configured ones.
+
+        One server is one node. Of a route that is not configured the first shard stands for all.
+        """
+        configured, namespace = self._config.routes, self._config.store.namespace
+        found: dict[str, Shard] = {}
+        for name in routes or tuple(configured) or (NO_ROUTE,):
+            for number in range(configured[name].shards if name in configured else 1):
+                shard = Shard(namespace, name, number)
+                found.setdefault(self._connection.node_of(shard.wake), shard)
+        return [DelayStore(self._connection, shard) for shard in found.values()]
 
     def stores(self, route: str) -> list[DelayStore]:
         """Return the shards of a route, by their number."""

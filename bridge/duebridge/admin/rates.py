@@ -47,7 +47,7 @@ def rates(operator: "Operator", routes: Sequence[str], over_s: int = 60) -> list
 
     Raises `ConfigError` for an unknown route, and `StoreError`.
     """
-    now_ms = operator.now_ms()
+    now_ms = operator.now_ms(*routes)
     since_ms = now_ms - 1000 * over_s
     return [
         _rates_of(route, [recent(each, since_ms) for each in operator.journals(route)], now_ms)

@@ -50,8 +50,10 @@ def build_app(site: Site, extra_routes: Sequence[BaseRoute] = ()) -> Starlette:
     shared = AppContext(site, Rates(site.config.serve.rate), ScheduleBatcher(site))
     own = [route_of(path, shared, methods) for path, methods in OPERATIONS.items()]
 
+    readiness = probes.Readiness(site)
+
     async def readyz(_: Request) -> Response:
-        is_ready = await probes.is_ready(site)
+        is_ready = await readiness.is_ready()
         return PlainTextResponse("ok" if is_ready else "not ready", 200 if is_ready else 503)
 
     described = msgspec.json.encode(description(OPERATIONS))

@@ -129,7 +129,7 @@ def _show_histogram(
     from duebridge.admin.histogram import due_histogram, edges
 
     routes = operator.stats(names)
-    ends = [0, *edges(operator.now_ms(), horizon.value, BARS[horizon])]
+    ends = [0, *edges(operator.now_ms(*names), horizon.value, BARS[horizon])]
     past, *found = due_histogram(operator, [each.route for each in routes], ends)
     if output is Output.JSON:
         write_json({"routes": routes, "horizon": horizon.value, "histogram": found})
@@ -159,7 +159,7 @@ def _frame(operator: "Operator", routes: "list[RouteStats]") -> "RenderableType"
     from rich.console import Group
     from rich.text import Text
 
-    now_ms = operator.now_ms()
+    now_ms = operator.now_ms(*(route.route for route in routes))
     rows = [_narrow_row(route, now_ms) for route in routes]
     notes = [f"{route.route}: {note}" for route in routes if (note := _note(route))]
     shown = table(NARROW_COLUMNS, rows, unbroken=NARROW_COLUMNS[1:])

@@ -77,7 +77,7 @@ def read_view(operator: "Operator", names: Sequence[str]) -> View:
 
     routes = operator.stats(names)
     known = [each.route for each in routes]
-    now_ms = operator.now_ms()
+    now_ms = operator.now_ms(*known)
     past, *hour = due_histogram(operator, known, [0, *edges(now_ms, "hour", BARS)])
     return View(now_ms, routes, rates(operator, known, OVER_S), operator.workers(), past.due, hour)
 

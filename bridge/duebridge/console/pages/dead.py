@@ -210,7 +210,7 @@ def _gather(visit: Visit, route: str, wanted: DeadFilter) -> DeadPage:
         len(matching),
         len(letters),
         "" if end is None else str(end.position),
-        operator.now_ms(),
+        operator.now_ms(route),
     )
 
 

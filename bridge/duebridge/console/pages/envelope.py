@@ -117,7 +117,7 @@ def _gather(visit: Visit, route: str, name: str) -> EnvelopeSheet:
         line,
         preview(shown.body if shown else None),
         named,
-        operator.now_ms(),
+        operator.now_ms(route),
         "" if own is None else str(own),
     )
 

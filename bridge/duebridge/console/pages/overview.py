@@ -92,7 +92,7 @@ def _gather(visit: Visit) -> Overview:
     stats = operator.stats(names) if names else []
     by_route = {each.route: each for each in rates(operator, names)} if names else {}
     rows = [RouteRow(each, health(each, workers), by_route.get(each.route)) for each in stats]
-    now_ms = operator.now_ms()
+    now_ms = operator.now_ms(*names)
     return Overview(
         now_ms,
         rows,

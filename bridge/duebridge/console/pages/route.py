@@ -46,7 +46,7 @@ async def page(visit: Visit) -> Response:
 
 def _gather(visit: Visit, name: str) -> RouteSheet:
     operator = visit.site.operator
-    (stats,), workers, now_ms = operator.stats([name]), operator.workers(), operator.now_ms()
+    (stats,), workers, now_ms = operator.stats([name]), operator.workers(), operator.now_ms(name)
     seen = rates(operator, [name])
     named = visit.site.config.routes.get(name)
     return RouteSheet(

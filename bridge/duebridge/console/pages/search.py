@@ -83,7 +83,7 @@ def _only_place(query: Mapping[str, str], found: SearchResult) -> tuple[str, str
 
 
 def _find(visit: Visit, names: list[str]) -> SearchResult:
-    query, now_ms = visit.query, visit.site.operator.now_ms()
+    query, now_ms = visit.query, visit.site.operator.now_ms(*names)
     route = text_of(query, "route") or (names[0] if len(names) == 1 else "")
     if text_of(query, "id"):
         routes = [visit.readable(route)] if route else names[:MOST_ROUTES]

@@ -49,7 +49,7 @@ async def show_histogram(call: AuthorizedCall) -> Response:
     count, operator = _buckets(call.request), call.site.operator
 
     def look() -> Histogram:
-        now_ms = operator.now_ms()
+        now_ms = operator.now_ms(call.route)
         found = due_histogram(operator, [call.route], edges(now_ms, horizon, count))
         return Histogram(call.route, horizon, now_ms, found)
 
