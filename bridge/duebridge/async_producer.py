@@ -4,19 +4,26 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from duebridge.envelope import Envelope
-from duebridge.errors import ConfigError, StoreError
+from msgspec import UNSET
+
+from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, random_id
+from duebridge.errors import ConfigError, EnvelopeError, StoreError
 from duebridge.producer import OnConflict, Producer, checked_size, keeping, naming_ahead
 from duebridge.receipt import Receipt
 from duebridge.store.batching import Batches
-from duebridge.store.caller import abandoned_if, check_awaited, never, run_while_awaited
+from duebridge.store.caller import (
+    NodeThreads,
+    abandoned_if,
+    check_awaited,
+    never,
+    run_while_awaited,
+)
 
-THREADS = 8  # calls that run at once; further calls wait
+THREADS = 8  # calls that run at once, on a Cluster of each node; further calls wait
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -25,13 +32,18 @@ Answer = TypeVar("Answer")
 def _awaitable(
     method: Callable[Concatenate[Producer, Arguments], Answer],
 ) -> "Callable[Concatenate[AsyncProducer, Arguments], Coroutine[Any, Any, Answer]]":
-    """Return a method of the same signature that runs in a thread of the `AsyncProducer`."""
+    """Return a method of the same signature that runs in a thread of the `AsyncProducer`.
+
+    Its first arguments are a route and an id.
+    """
 
     @wraps(method)
     async def call(
         self: "AsyncProducer", /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Answer:
-        return await self._call(lambda producer: method(producer, *args, **kwargs))
+        named = dict(zip(("route", "id"), args, strict=False), **kwargs)
+        node = self._node_of(named.get("route"), named.get("id"))
+        return await self._call(lambda producer: method(producer, *args, **kwargs), node=node)
 
     return call
 
@@ -47,6 +59,7 @@ class AsyncProducer:
     or when a frozen server resumes. Nothing is sent for the call after that. Schedule again with
     the same id, which is harmless. If the first call raises a `StoreError` without `ids`, opening
     the producer failed, and nothing was sent. The tasks of one event loop may share a producer.
+    On a Cluster a node that is away holds up no call about an id of another.
     Fork before its first call or after that was answered, not while it runs: a thread of it may
     hold Python's lock of an import then, on which the child would wait for ever.
     """
@@ -56,7 +69,7 @@ class AsyncProducer:
     ) -> None:
         """Use the producer that `open_producer` returns: see `from_config`.
 
-        It is called once, in a thread.
+        It is called once, in a thread. `threads` calls run at once, on a Cluster of each node.
         """
         if not callable(open_producer):
             expected = "expected a function that opens a Producer"
@@ -71,9 +84,7 @@ class AsyncProducer:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._opening = threading.Lock()
-        self._threads = ThreadPoolExecutor(
-            self._thread_count, thread_name_prefix="duebridge-producer"
-        )
+        self._threads = NodeThreads(self._thread_count, "duebridge-producer")
 
     @classmethod
     def from_config(cls, path: str | Path, *, threads: int = THREADS) -> Self:
@@ -83,7 +94,21 @@ class AsyncProducer:
         """
         return cls(partial(Producer.from_config, path), threads=threads)
 
-    schedule = _awaitable(Producer.schedule)
+    async def schedule(
+        self,
+        route: str,
+        body: BodyGiven = UNSET,
+        *,
+        on_conflict: OnConflict = "refuse",
+        **fields: Unpack[EnvelopeFields],
+    ) -> Receipt:
+        """Do as `Producer.schedule`."""
+        if fields.get("id") is None:
+            fields["id"] = random_id()  # the call would draw one: it tells whose threads run it
+        node = self._node_of(route, fields["id"])
+        call = partial(Producer.schedule, route=route, body=body, on_conflict=on_conflict, **fields)
+        return await self._call(call, node=node)
+
     cancel = _awaitable(Producer.cancel)
     reschedule = _awaitable(Producer.reschedule)
     get = _awaitable(Producer.get)
@@ -132,15 +157,26 @@ class AsyncProducer:
         await self.close()
 
     async def _call(
-        self, call: Callable[[Producer], Answer], batch: Sequence[Envelope] = ()
+        self,
+        call: Callable[[Producer], Answer],
+        batch: Sequence[Envelope] = (),
+        node: str = "",
     ) -> Answer:
-        """Run a call, which may schedule a batch, in a thread."""
+        """Run a call, which may schedule a batch, in a thread of the node."""
         self._follow_fork()
         if self._is_closed:
             said = "the producer is closed; open another by AsyncProducer.from_config"
             raise StoreError(said, [each.id for each in batch])
         known = self._failure
-        return await run_while_awaited(self._threads, lambda: call(self._opened(known)))
+        return await run_while_awaited(self._threads, lambda: call(self._opened(known)), node)
+
+    def _node_of(self, route: Any, id: Any) -> str:  # noqa: A002 - the field's public name
+        """Return the Cluster's node of an id; empty on one server, or where it is unknown."""
+        opened = self._producer and self._producer._routes.get(route)
+        try:
+            return opened.store.of(checked_id(id)).node if opened else ""
+        except EnvelopeError:  # the call itself says so
+            return ""
 
     def _follow_fork(self) -> None:
         """Make threads of our own in a forked child: the parent's do not exist there."""

@@ -1,6 +1,7 @@
 """Batches the single envelopes of concurrent requests into shared store calls.
 
-A request waits for no other: the envelopes that arrive during one call make up the next.
+A request waits for no other: the envelopes that arrive during one call make up the next. On a
+Cluster each node has calls of its own, so that one that is away holds up those of no other.
 """
 
 import asyncio
@@ -28,12 +29,13 @@ class Waiting(NamedTuple):
 
 
 class BatchKey(NamedTuple):
-    """The options that envelopes of one store call share; see `RouteScheduler.schedule`."""
+    """What envelopes of one store call share: node and options, `RouteScheduler.schedule`'s."""
 
     token: Token
     route: str
     mode: ScheduleMode = "refuse"
     least_ms: int = 0
+    node: str = ""
 
 
 class ScheduleBatcher:
@@ -52,6 +54,8 @@ class ScheduleBatcher:
         A `StoreError` names this id alone. No call begins for a client that `has_left`, and once
         all clients of a call have, it is not sent again.
         """
+        if node := self._site.node_of(key.route, envelope.id):
+            key = key._replace(node=node)
         future = asyncio.get_running_loop().create_future()
         waiting = Waiting(envelope, future, has_left)
         if key in self._waiting:
@@ -112,7 +116,7 @@ async def schedule_batch(
         scheduler = site.scheduler(key.route)
         return scheduler.schedule(batch, mode=key.mode, least_ms=key.least_ms)
 
-    return await site.run(call, key.token, has_left)
+    return await site.run(call, key.token, has_left, key.node)
 
 
 def _size_bytes(waiting: Waiting) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import structlog
@@ -15,14 +14,14 @@ from duebridge.http.access_log import AccessLog
 from duebridge.http.tokens import Token, TokenFile
 from duebridge.receipt import Known
 from duebridge.scheduling.route_scheduler import RouteScheduler
-from duebridge.store.caller import abandoned_if, check_awaited, never, use_actor
+from duebridge.store.caller import NodeThreads, abandoned_if, check_awaited, never, use_actor
 from duebridge.store.server.connection import Connection
 from duebridge.telemetry.tracing import Tracing
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
-THREADS = 16  # that wait for the store at once
+THREADS = 16  # that wait at once for the store, on a Cluster for each node
 REPEAT_FOR_S = 4.0  # while the store is away; then the client is told to come again
 
 
@@ -45,7 +44,7 @@ class Site:
         """Set when the process is to stop: streams end after the lines in hand."""
         self._tracing = tracing
         self._schedulers: dict[str, RouteScheduler] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="http")
+        self._threads = NodeThreads(THREADS, "http")
 
     def now_ms(self) -> int:
         """Return this machine's time; what is due goes by the store's."""
@@ -63,6 +62,15 @@ class Site:
             )
         return self._schedulers[route]
 
+    def node_of(self, route: str, id_: str) -> str:
+        """Return the Cluster's node of an id; empty on one server, and before the route's opening.
+
+        What is called for the id alone runs in that node's threads: see `run`.
+        """
+        if not self.connection.is_cluster or route not in self._schedulers:
+            return ""
+        return self._schedulers[route].store.of(id_).node
+
     def cold(self, route: str, id_: str) -> Known | None:
         """Look an envelope up in the cold tier, for `run` alone, as `Operator.cold` does.
 
@@ -79,8 +87,9 @@ class Site:
         call: Callable[[], T],
         token: Token | None = None,
         has_left: Callable[[], bool] = never,
+        node: str = "",
     ) -> T:
-        """Run a call of the store in a thread; raises as the call does.
+        """Run a call of the store in a thread of the node; raises as the call does.
 
         What it writes is journalled with the token's name. Where the client `has_left`, it is not
         begun, which raises `StoreUnavailable`, nor sent again; what was sent goes on to its end.
@@ -91,7 +100,7 @@ class Site:
                 check_awaited()
                 return call()
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, acting)
+        return await asyncio.wrap_future(self._threads.submit(acting, node))
 
     def close(self) -> None:
         """Wait for the calls that run, and write the rest of the log."""

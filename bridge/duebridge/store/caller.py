@@ -1,14 +1,18 @@
 """Who makes the calls of a thread: the name that the journal has, and whether anybody still waits.
 
+Of threads that many callers share each node of the store has its own.
+
 What nobody waits for is not sent, nor sent again: it would come behind newer calls of its caller.
 """
 
 import asyncio
 import threading
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TypeVar
 
 from duebridge.errors import StoreUnavailable
@@ -17,6 +21,7 @@ Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 
 MOST_ACTOR = 64  # characters of a name
+MOST_NODES = 8  # that have all their threads at once
 
 _actor: ContextVar[str | None] = ContextVar("actor", default=None)
 
@@ -74,8 +79,62 @@ def while_awaited(steps: Iterable[Item]) -> Iterator[Item]:
         yield step
 
 
-async def run_while_awaited(threads: Executor, call: Callable[[], Answer]) -> Answer:
-    """Run a call in a thread; raises as it does.
+class NodeThreads:
+    """Threads that call the store: calls that wait for one node hold up no call of another.
+
+    Of each node `each` calls run at once, in the order in which they came; the further ones wait
+    without a thread. The calls of one server, and those of several nodes, are of the node "".
+    """
+
+    def __init__(self, each: int, name: str) -> None:
+        self._each = each
+        self._pool = ThreadPoolExecutor(MOST_NODES * each, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._left: dict[str, deque[Callable[[], None]]] = {}
+        self._running: Counter[str] = Counter()
+
+    def submit(self, call: Callable[[], Answer], node: str = "") -> "Future[Answer]":
+        """Run a call once the node has a thread for it; return its outcome."""
+        outcome: Future[Answer] = Future()
+        with self._lock:
+            self._left.setdefault(node, deque()).append(partial(_run, call, outcome))
+            if self._running[node] < self._each:
+                self._pool.submit(self._work, node)
+                self._running[node] += 1
+        return outcome
+
+    def _work(self, node: str) -> None:
+        while (run := self._next(node)) is not None:
+            run()
+
+    def _next(self, node: str) -> Callable[[], None] | None:
+        with self._lock:
+            if left := self._left.get(node):
+                return left.popleft()
+            self._left.pop(node, None)
+            self._running[node] -= 1
+            if not self._running[node]:
+                del self._running[node]  # it may never come again
+            return None
+
+    def shutdown(self) -> None:
+        """Wait for the calls that run, and for those that wait for them."""
+        self._pool.shutdown()
+
+
+def _run(call: Callable[[], Answer], outcome: "Future[Answer]") -> None:
+    if outcome.set_running_or_notify_cancel():
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+            del outcome  # else it and the error's frames would keep each other alive
+
+
+async def run_while_awaited(
+    threads: NodeThreads, call: Callable[[], Answer], node: str = ""
+) -> Answer:
+    """Run a call in a thread of the node; raises as it does.
 
     Where the task is cancelled, what was sent goes on to its end, and nothing is sent after it.
     """
@@ -86,7 +145,7 @@ async def run_while_awaited(threads: Executor, call: Callable[[], Answer]) -> An
             return call()
 
     try:
-        return await asyncio.get_running_loop().run_in_executor(threads, run)
+        return await asyncio.wrap_future(threads.submit(run, node))
     except asyncio.CancelledError:
         left.set()
         raise

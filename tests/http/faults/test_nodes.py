@@ -1,17 +1,24 @@
 """A node of a Cluster goes away: what the others have is answered as ever, and so is `/readyz`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from duebridge.store.keys import Shard, routes_key
+from duebridge.store.routing import shard_number
 from tests.support.redis.redis_node import RedisNode
 from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
-from tests.support.serving import CONFIG, serving
+from tests.support.serving import CONFIG, Served, serving
 
 NO_FAILOVER_MS = 60_000  # a node that is away stays the one that is asked
+SHARDS = 12
+MANY = "/v1/routes/many/envelopes"
+AT_ONCE_S = 2.0  # half as long as a request waits for a node that is away
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +85,69 @@ def test_readyz_beside_a_frozen_node_is_ready_at_once(six: ClusterOfSix, tmp_pat
             answer = client.get("/readyz")
             assert (answer.status_code, answer.elapsed.total_seconds() < 1.0) == (200, True)
             node_at(six, port).resume()
+
+
+@pytest.fixture
+def halved(six: ClusterOfSix, tmp_path: Path) -> Iterator[tuple[Served, list[str], list[str]]]:
+    """A server whose route has a dead node, and ids of the live nodes and of that one."""
+    namespace = tmp_path.name
+    with serving(tmp_path / namespace, six.url, configured(many=SHARDS)) as served:
+        shards = [Shard(namespace, "many", number) for number in range(SHARDS)]
+        owners = [six.owner_of(shard.wake) for shard in shards]
+        ids = [f"id{number}" for number in range(200)]
+        dead = next(each for each in owners if each is not six.owner_of(routes_key(namespace)))
+        gone = [each for each in ids if owners[shard_number(each, SHARDS)] is dead]
+        live = [each for each in ids if each not in gone]
+        with served.client() as client:
+            assert posted(client, live[0]).status_code == 201  # which opens the route
+        dead.kill()
+        yield served, live, gone
+
+
+def posted(client: httpx.Client, id_: str) -> httpx.Response:
+    return client.post(MANY, json={"id": id_, "body": "x", "delay": "1h"})
+
+
+@contextmanager
+def beside(
+    served: Served, ids: list[str], call: Callable[[httpx.Client, str], httpx.Response]
+) -> Iterator[None]:
+    """Make the call with each id, all at once; each is answered that the store is away."""
+
+    def status(id_: str) -> int:
+        with served.client() as client:
+            return call(client, id_).status_code
+
+    with ThreadPoolExecutor(len(ids)) as pool:
+        asked = [pool.submit(status, each) for each in ids]
+        yield
+    assert {each.result() for each in asked} == {503}
+
+
+def slowest_s(answers: list[httpx.Response]) -> float:
+    return max(each.elapsed.total_seconds() for each in answers)
+
+
+def test_post_beside_those_of_a_dead_node_is_stored_at_once(
+    halved: tuple[Served, list[str], list[str]],
+) -> None:
+    served, live, gone = halved
+    with served.client() as client, beside(served, gone[:8], posted):
+        answers = [posted(client, each) for each in live[1:41]]
+        assert {each.status_code for each in answers} == {201}
+        assert slowest_s(answers) < AT_ONCE_S
+
+
+def test_get_beside_many_of_a_dead_node_is_answered_at_once(
+    halved: tuple[Served, list[str], list[str]],
+) -> None:
+    served, live, gone = halved
+
+    def get(client: httpx.Client, id_: str) -> httpx.Response:
+        return client.get(f"{MANY}/{id_}")
+
+    with served.client() as client, beside(served, gone[:40], get):
+        for path in (f"{MANY}/{live[0]}", "/readyz"):
+            answers = [client.get(path) for _ in range(30)]
+            assert {each.status_code for each in answers} == {200}
+            assert slowest_s(answers) < AT_ONCE_S

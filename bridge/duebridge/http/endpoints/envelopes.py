@@ -149,7 +149,8 @@ def _why_not(call: AuthorizedCall, receipt: Receipt) -> str:
 async def get(call: AuthorizedCall) -> Response:
     """Look an envelope up."""
     id_ = _id_of(call)
-    known = await call.site.run(lambda: _look(call.site, call.route, id_))
+    node = call.site.node_of(call.route, id_)
+    known = await call.site.run(lambda: _look(call.site, call.route, id_), node=node)
     if known is None:
         is_cold = call.site.config.routes[call.route].cold_tier is not None
         raise ProblemError(404, "Unknown envelope", _UNKNOWN + (_NOT_IN_FILES if is_cold else ""))
@@ -217,8 +218,9 @@ async def _reschedule(call: AuthorizedCall, due: str) -> Response:
 
 
 async def _naming(call: AuthorizedCall, id_: str, change: Any) -> Any:
+    node = call.site.node_of(call.route, id_)
     try:
-        return await call.site.run(change, call.token, call.has_left)
+        return await call.site.run(change, call.token, call.has_left, node)
     except StoreUnavailable as error:
         raise error.about([id_]) from error
 

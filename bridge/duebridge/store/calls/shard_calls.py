@@ -60,6 +60,11 @@ class ShardCalls:
         registry = Registry(connection, shard.namespace, repeat_for_s)
         self._life = life or RouteLife(registry, shard.route)
 
+    @property
+    def node(self) -> str:
+        """The Cluster's node that has the shard, by name; empty on one server."""
+        return self._connection.node_of(self.shard.wake)
+
     def _call_id(self, given: CallId | None) -> CallId:
         return CallId(new_call_id(), self._keep_ms) if given is None else given
 
