@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
-from duebridge import AsyncProducer
+from duebridge import AsyncProducer, Envelope, Producer
+from duebridge.config.load import load_config
+from duebridge.errors import StoreUnavailable
 from duebridge.store.keys import Shard, routes_key
 from duebridge.store.routing import shard_number
+from duebridge.store.server.connection import open_connection
 from tests.support.redis.redis_node import RedisNode
 from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
 
@@ -21,6 +24,7 @@ routes: {{r: {{target: {{broker: here, topic: t}}, shards: {shards}}}}}
 """
 SHARDS = 12
 NO_FAILOVER_MS = 60_000
+PATIENCE_S = 2.0
 AT_ONCE_S = 5.0  # half as long as a call waits for a node that is away
 
 
@@ -54,6 +58,23 @@ def halved(running_six: ClusterOfSix, tmp_path: Path) -> Iterator[Halved]:
     if node.process is not None and node.process.poll() is not None:
         node.start()
     running_six.await_whole()
+
+
+def envelopes(*ids: str) -> list[Envelope]:
+    return [Envelope.new(b"x", delay="1h", id=each) for each in ids]
+
+
+def test_schedule_many_stores_what_live_nodes_have_beside_a_dead_one(halved: Halved) -> None:
+    first, *live = halved.live[:8]
+    config = load_config(halved.config)
+    with Producer(config, open_connection(config.store.url), PATIENCE_S) as producer:
+        producer.schedule_many("r", envelopes(first))
+        halved.node.kill()
+        with pytest.raises(StoreUnavailable) as failed:
+            producer.schedule_many("r", envelopes(halved.gone[0], *live, halved.gone[1]))
+        assert failed.value.ids == tuple(halved.gone[:2])
+        assert [each.id for each in failed.value.receipts] == live
+        assert all(producer.get("r", each) for each in live)
 
 
 def test_async_call_beside_many_of_a_dead_node_is_answered_at_once(halved: Halved) -> None:

@@ -12,7 +12,13 @@ from typing import NamedTuple
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
 from duebridge.envelope import Envelope, header_bytes
-from duebridge.errors import EnvelopeError, StoreError, UnknownRoute, unknown_name
+from duebridge.errors import (
+    EnvelopeError,
+    StoreError,
+    StoreUnavailable,
+    UnknownRoute,
+    unknown_name,
+)
 from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.limits import RouteLimits, with_whole_target
@@ -146,23 +152,35 @@ class RouteScheduler:
     ) -> None:
         """Store those that have no receipt yet, shard by shard, and enter their receipts.
 
+        A node of a Cluster that is away keeps nothing from the others, and is the only one that is
+        waited for: they come first where that is known before. Raises its error at the end.
         What is refused goes along with its place: else the shard's mark would pass it.
         """
         batch, rows, refused = prepared
         calls = [n for n in range(len(batch)) if n not in refused or (places and places[n])]
         by_shard = self.store.by_shard(calls, lambda number: batch[number].id)
-        for shard, numbers in while_awaited(by_shard):
-            answers = shard.schedule(
-                [rows[n] for n in numbers],
-                max_delay_ms=self._route.max_delay,
-                mode=mode,
-                keeps_answer=keeps_answer,
-                places=[places[n] for n in numbers] if places else (),
-                primary_ids=[primary_ids[n] for n in numbers] if primary_ids else (),
-            )
+        failed: dict[str, StoreUnavailable] = {}  # by node
+        for shard, numbers in while_awaited(sorted(by_shard, key=lambda pair: pair[0].is_away)):
+            if (node := shard.node) in failed:
+                continue
+            try:
+                answers = shard.schedule(
+                    [rows[n] for n in numbers],
+                    max_delay_ms=self._route.max_delay,
+                    mode=mode,
+                    keeps_answer=keeps_answer,
+                    places=[places[n] for n in numbers] if places else (),
+                    primary_ids=[primary_ids[n] for n in numbers] if primary_ids else (),
+                    is_repeated=not failed,
+                )
+            except StoreUnavailable as error:
+                failed[node] = error
+                continue
             for number, answer in zip(numbers, answers, strict=True):
                 if number not in refused or answer.status == "duplicate":
                     receipts[number] = _receipt(self._route, batch[number], answer)
+        for failure in failed.values():
+            raise failure
 
 
 def find_route(config: Config, name: str) -> Route:

@@ -91,6 +91,7 @@ class DelayStore(ColdCalls, DividedShard):
         places: Sequence[LogPosition | None] = (),
         primary_ids: Sequence[str] = (),
         lease: str = "",
+        is_repeated: bool = True,
     ) -> list[ScheduleReply]:
         """Accept envelopes: each is pending until due, or its answer says why not.
 
@@ -114,7 +115,7 @@ class DelayStore(ColdCalls, DividedShard):
         answer `duplicate`. `places`, one for each envelope, are where logs have them
         (`store.wire.log_positions`). `primary_ids`, one for each envelope, are the ids in flight
         that the envelopes replace under alternate ids: a later replacement or cancel of the primary
-        id reaches the envelope.
+        id reaches the envelope. `is_repeated` is whether to repeat it while the store is away.
         """
         rows = [
             given if isinstance(given, PackedRow) else pack_row(given, remember_ms)
@@ -133,7 +134,8 @@ class DelayStore(ColdCalls, DividedShard):
             beside = packed_primary_ids(primary_ids[len(rows) - len(rest) :])
             ids = [row.id for row in rest]
             ending = (placed, beside, lease, self._cold_tier_ms)
-            reply = self._run("schedule", *standard, *fields, *ending, ids=ids)
+            whole = (*standard, *fields, *ending)
+            reply = self._run("schedule", *whole, ids=ids, is_repeated=is_repeated)
             return read_scheduled(reply, len(rest))
 
         return [*answers_of(rows, call)]

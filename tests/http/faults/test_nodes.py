@@ -1,5 +1,6 @@
 """A node of a Cluster goes away: what the others have is answered as ever, and so is `/readyz`."""
 
+import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from duebridge.store.keys import Shard, routes_key
 from duebridge.store.routing import shard_number
 from tests.support.redis.redis_node import RedisNode
 from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
-from tests.support.serving import CONFIG, Served, serving
+from tests.support.serving import CONFIG, NDJSON, Served, serving
 
 NO_FAILOVER_MS = 60_000  # a node that is away stays the one that is asked
 SHARDS = 12
@@ -151,3 +152,18 @@ def test_get_beside_many_of_a_dead_node_is_answered_at_once(
             answers = [client.get(path) for _ in range(30)]
             assert {each.status_code for each in answers} == {200}
             assert slowest_s(answers) < AT_ONCE_S
+
+
+def test_lines_beside_those_of_a_dead_node_are_told_as_stored(
+    halved: tuple[Served, list[str], list[str]],
+) -> None:
+    served, live, gone = halved
+    ids = [gone[0], live[1], gone[1], live[2], live[2]]
+    lines = [json.dumps({"id": each, "body": "x", "delay": "1h"}) + "\n" for each in ids]
+    with served.client() as client:
+        answer = client.post(MANY, content="".join(lines).encode(), headers=NDJSON)
+        told = [json.loads(each) for each in answer.text.splitlines()]
+        statuses = ["unavailable", "accepted", "unavailable", "accepted", "duplicate"]
+        assert [(each["id"], each["status"]) for each in told] == list(
+            zip(ids, statuses, strict=True)
+        )

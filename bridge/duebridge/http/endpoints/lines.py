@@ -144,10 +144,20 @@ class Lines(Response):
             try:
                 return [*await schedule_batch(self._call.site, self._batch_key, envelopes)]
             except StoreError as error:
-                if not self._is_started:
+                stored = [each for each in error.receipts if each.status != "refused"]
+                if not self._is_started and not stored:
                     raise
                 self._failed = str(error)
+                return self._parted(envelopes, error)
         return [self._unavailable(each.id, self._failed) for each in envelopes]
+
+    def _parted(self, envelopes: list[Envelope], error: StoreError) -> list[AnyReceipt]:
+        """Return the receipts that a failed call had got, as of other nodes, and of the others."""
+        got = iter([each for each in error.receipts if each.id not in error.ids])
+        return [
+            self._unavailable(each.id, self._failed) if each.id in error.ids else next(got)
+            for each in envelopes
+        ]
 
     def _told(self, line: NumberedLine, receipt: AnyReceipt) -> AnyReceipt:
         if line.made and isinstance(receipt, Receipt):

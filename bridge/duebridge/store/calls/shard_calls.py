@@ -65,6 +65,11 @@ class ShardCalls:
         """The Cluster's node that has the shard, by name; empty on one server."""
         return self._connection.node_of(self.shard.wake)
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the server that has the shard did not answer its latest call."""
+        return self._connection.is_away(self.shard.wake)
+
     def _call_id(self, given: CallId | None) -> CallId:
         return CallId(new_call_id(), self._keep_ms) if given is None else given
 
@@ -74,9 +79,11 @@ class ShardCalls:
         stale, marked = ([read_text(each) for each in some] for some in ids)
         return SettleReply(poll, stale, reply.repeated, marked)
 
-    def _run(self, name: str, *arguments: Argument, ids: Sequence[str] = ()) -> Any:
+    def _run(
+        self, name: str, *arguments: Argument, ids: Sequence[str] = (), is_repeated: bool = True
+    ) -> Any:
         try:
-            return self._call(name, arguments, self._repeat_for_s).value
+            return self._call(name, arguments, self._repeat_for_s if is_repeated else 0.0).value
         except StoreUnavailable as error:
             raise error.about(ids) from error
 

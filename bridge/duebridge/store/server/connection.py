@@ -113,6 +113,11 @@ class Connection:
         """Return the Cluster's node, by name, of a key; empty for none, or on one server."""
         return node_name(self.client, key)
 
+    def is_away(self, key: str) -> bool:
+        """Whether the node that has a key did not answer the latest call."""
+        reconnects = self._reconnects.get(self.node_of(key))
+        return reconnects is not None and reconnects.is_failing
+
     def server_of(self, key: str) -> Any:
         """Return redis-py's client of the one server that has a key, now; raises its errors."""
         return server_of(self.client, key)

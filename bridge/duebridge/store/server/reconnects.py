@@ -30,6 +30,11 @@ class Reconnects:
         self._paused_until = 0.0
         self._next_at = 0.0  # later, where a call has gone
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the latest call failed."""
+        return self._is_failing
+
     def check(self) -> None:
         """Raise `CallSuppressed` during a pause."""
         if not self._is_failing:
