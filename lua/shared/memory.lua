@@ -1,5 +1,6 @@
 -- Memory: entries that outlive an envelope or a call, until they expire, and the end of an envelope.
--- `b` what is stored beside an id (shared/beside.lua), `c` answers of calls,
+-- `b` what is stored beside an id (shared/beside.lua), `c` answers of calls, `e` what ended under an id before
+-- the content that `r` has (until when it is remembered, and hash; of the newest 32),
 -- `r` remembered ids (due, hash, and the end: DELIVERED where there is none, as
 -- duebridge 0.2.0 left it); on a route with a cold tier `t` tombstones
 -- (generation, new due or zeros, the generations up to which rows are cancelled or zeros, and have
@@ -9,7 +10,7 @@
 -- which rows have ended, and no instant.
 -- A value begins with its expiry (6 bytes). Each write drops a few expired ones, and forget.lua the
 -- rest, so that a shard stays tidy without a worker, and with one that is idle.
-local read_cold, drop_over, memorize
+local read_cold, drop_over, memorize, memorize_first
 do
   local few_expired, has_expired_ones, mark_ms = 8, true, 24 * 3600 * 1000
   local cold
@@ -73,6 +74,14 @@ do
     redis.call('HSET', MEMORY, name, six(expiry) .. value)
     redis.call('ZADD', FORGET, expiry, name)
   end
+
+  -- Memorize what has no entry of its name; return whether it had none.
+  function memorize_first(name, value, keep_ms)
+    if redis.call('HSETNX', MEMORY, name, six(NOW + keep_ms) .. value) == 0 then return false end
+    redis.call('ZADD', FORGET, NOW + keep_ms, name)
+    if has_expired_ones then drop_expired() end
+    return true
+  end
 end
 
 local function unexpired(value)
@@ -89,9 +98,42 @@ local function read_memory(prefix, ids)
   return hmget(MEMORY, names), names
 end
 
+-- Earlier ends of an id, by which an intake knows what is redelivered (recall.lua), though other content has
+-- ended under the id since.
+local keep_earlier, is_among_earlier
+do
+  local MOST, BYTES = 32, 14
+
+  -- Before other content is remembered of an id: keep what is remembered of it now.
+  function keep_earlier(id, hash)
+    local known, before = unpack(redis.call('HMGET', MEMORY, 'r' .. id, 'e' .. id))
+    if not unexpired(known) or string.sub(known, 13, 20) == hash then return end
+    local last, ended = number_at(known, 1, 6), string.sub(known, 13, 20)
+    local kept, others = {string.sub(known, 1, 6) .. ended}, unexpired(before) or ''
+    for at = 1, #others, BYTES do
+      local until_ms, other = number_at(others, at, at + 5), string.sub(others, at + 6, at + BYTES - 1)
+      if until_ms > NOW and other ~= ended and #kept < MOST then
+        kept[#kept + 1], last = six(until_ms) .. other, math.max(last, until_ms)
+      end
+    end
+    memorize('e' .. id, table.concat(kept), last - NOW)
+  end
+
+  function is_among_earlier(earlier, hash)
+    for at = 1, #earlier, BYTES do
+      local is_kept = number_at(earlier, at, at + 5) > NOW
+      if is_kept and string.sub(earlier, at + 6, at + BYTES - 1) == hash then return true end
+    end
+  end
+end
+
 local DELIVERED, CANCELLED, DIED = '\0', '\1', '\2'
 local function remember_id(id, due_six, hash, ended, remember_ms)
-  if remember_ms > 0 then memorize('r' .. id, due_six .. hash .. ended, remember_ms) end
+  if remember_ms <= 0 then return end
+  local name, value = 'r' .. id, due_six .. hash .. ended
+  if memorize_first(name, value, remember_ms) then return end
+  keep_earlier(id, hash)
+  memorize(name, value, remember_ms)
 end
 
 -- Delete an envelope and its flight; remember its id, hash and end for its `remember` time.

@@ -37,6 +37,7 @@ CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "stats": lambda store: store.stats(),
     "histogram": lambda store: store.histogram([0, 10**12, 10**13]),
     "count_aside": lambda store: store.count_aside(9),
+    "recall": lambda store: store.recall([("a", bytes(8))]),
     "split": lambda store: store.split("pending", 1),
     "forget": lambda store: store.forget(),
     "demote": lambda store: store.demote("B", 0, [("f", 1), ("g", 2)]),

@@ -11,7 +11,7 @@ from duebridge.store.server.scripts import Script, names, script
 from tests.store.every_call import CALLS
 from tests.support.desk import Desk
 
-READING = ("count_aside", "get", "histogram", "list", "next", "split", "stats")
+READING = ("count_aside", "get", "histogram", "list", "next", "recall", "split", "stats")
 WRITING = [name for name in names() if name not in (*READING, "open", "renew")]
 LIFE_AT = 2  # of the arguments: lua/shared/life.lua
 

@@ -35,7 +35,7 @@ from tests.support.redis.least import PASSWORD, grant, url_as
 from tests.support.servers import free_port, listens, redis_server, wait_until
 
 READONLY = "readonly"
-READS = {"next", "get", "list", "stats", "histogram", "count_aside"}
+READS = {"next", "get", "list", "stats", "histogram", "count_aside", "recall"}
 CONFIG = (
     COMMON
     + "  letters: {{target: {{broker: here, topic: a}}, dead_letter: {{broker: here, topic: b}}}}"
