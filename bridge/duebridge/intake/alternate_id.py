@@ -20,12 +20,15 @@ def under_alternate_id(
 ) -> Envelope:
     """Return the envelope under its alternate id, which is the same at each redelivery."""
     if receipt.status == "in_flight" and arrival.place is not None:
-        suffix = arrival.id
-    else:
-        suffix = pack(envelope).content_hash.hex()
+        return replace(envelope, id=unused_id(envelope.id, arrival.id, shards))
     if arrival.place is None and receipt.status != "in_flight":
         shards = 1
-    return replace(envelope, id=unused_id(envelope.id, suffix, shards))
+    return replace(envelope, id=id_by_content(envelope, shards))
+
+
+def id_by_content(envelope: Envelope, shards: int = 1) -> str:
+    """Return the alternate id of a content; with one shard, that of a queue's message."""
+    return unused_id(envelope.id, pack(envelope).content_hash.hex(), shards)
 
 
 def store_alternates(

@@ -13,6 +13,7 @@ from duebridge.intake.alternate_id import store_alternates, under_alternate_id
 from duebridge.intake.ids import may_be_another, stored_id
 from duebridge.intake.refused import reason_of
 from duebridge.intake.requests import NOW, CancelRequest, RefusedMessage, Request, ScheduleRequest
+from duebridge.intake.taken_before import find_taken
 from duebridge.ports.source import Arrival, LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.limits import RouteLimits
@@ -167,7 +168,7 @@ class IntakeStore:
         run = call.run
         scheduler, places = self._scheduler(run[0].route), self._places(run)
         receipts = scheduler.store_batch(
-            call.prepared,
+            self._not_taken(scheduler, call) if is_repeated else call.prepared,
             mode=self._mode(places, is_repeated),
             places=places,
             keeps_answer=not places,
@@ -176,6 +177,20 @@ class IntakeStore:
             metrics.intake_accepted.labels(self._intake).inc(len(run))
             return []
         return self._settle(scheduler, run, receipts, is_repeated)
+
+    def _not_taken(self, scheduler: RouteScheduler, call: ScheduleCall) -> PreparedBatch:
+        """Return what of a call may be new: its id may belong to another message by now.
+
+        A place and an id made of an offset tell that themselves; where messages replace each other,
+        a redelivery after a fault may undo a newer one.
+        """
+        run, prepared = call.run, call.prepared
+        first = run[0].arrival
+        if first.place is not None or first.is_id_unique or self._is_replacing:
+            return prepared
+        taken = find_taken(scheduler.store, prepared, [self._envelope(each) for each in run])
+        known = {n: Receipt(prepared.envelopes[n].id, run[n].route, 0, "duplicate") for n in taken}
+        return prepared._replace(refused=prepared.refused | known)
 
     def _mode(self, places: Sequence[LogPosition | None], is_repeated: bool) -> ScheduleMode:
         """Return the mode of a run: what may be redelivered revives no ended envelope."""
