@@ -157,3 +157,16 @@ def test_redelivered_message_of_a_known_id_that_was_never_taken_in_is_stored(
     reuse(entrance, "a")
     entrance.take(redelivered(queued("a", b"2", x_delay=5000)))
     assert len(entrance.ids()) == 2
+
+
+def test_message_beside_a_living_id_sent_again_after_its_end_begins_anew(
+    entrance: Entrance,
+) -> None:
+    first, second = queued("a", b"1", x_delay=5000), queued("a", b"2", x_delay=5000)
+    entrance.take(first, second)
+    ids = entrance.ids()
+    ended(entrance, ids[1], "delivered")
+    entrance.take(redelivered(second))
+    assert entrance.ids() == ["a"]
+    entrance.take(second)
+    assert entrance.ids() == ids

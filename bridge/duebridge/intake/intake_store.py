@@ -234,8 +234,7 @@ class IntakeStore:
         ]
         places = self._places(run)
         # A redelivered message revives no ended envelope, even where the id is a key.
-        may_reopen = self._is_replacing and not (places or is_repeated)
-        mode: ScheduleMode = "reopen" if may_reopen else "refuse"
+        mode: ScheduleMode = "refuse" if places or is_repeated else "reopen"
         least_ms = self._least_ms(run)
         receipts = store_alternates(scheduler, alternates, places, primary_ids, mode, least_ms)
         self._count(receipts)
