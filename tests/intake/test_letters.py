@@ -74,6 +74,23 @@ def test_letters_that_were_confirmed_are_not_sent_again(entrance: Entrance) -> N
     assert [each.id for each in entrance.letters()] == ["a", "c", "b"]
 
 
+def test_held_letter_of_a_message_that_another_member_has_by_now_is_left_to_it(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "E", "no topic")
+    confirms: list[bool] = [False]
+    entrance.publisher.script(lambda _: None if confirms[0] else held)
+    bodies = (b"1", b"2", b"3")
+    entrance.take(*(placed(n, body, x_delay=b"soon") for n, body in enumerate(bodies)))
+
+    source = entrance.loop.source
+    monkeypatch.setattr(source, "owns", lambda arrival: arrival.body != b"2")
+    confirms[0] = True
+    entrance.loop.run_once()
+
+    assert [each.body for each in entrance.letters()] == [b"1", b"3"]
+
+
 def content(entry: Entry) -> EnvelopeContent:
     assert entry.content is not None
     return entry.content

@@ -118,7 +118,7 @@ class IntakeLoop:
             if batch is not self._batch:  # the source is lost: all come again
                 return 0
             self._send_letters(batch)
-            self._positions.note(batch.arrivals)
+            self._positions.note(filter(self.source.owns, batch.arrivals))
         except StoreError as error:
             self._store_outage.begin(str(error))
         except LettersHeld as error:
@@ -196,7 +196,9 @@ class IntakeLoop:
             self._stepped_at = self._monotonic()
 
     def _send_letters(self, batch: UnsettledBatch) -> None:
-        batch.letters = self._positions.unsettled(batch.letters)
+        # Who owns a partition by now has its letters too: their messages are judged there again.
+        own = [each for each in batch.letters if self.source.owns(each.arrival)]
+        batch.letters = self._positions.unsettled(own)
         unsent = self.letters.send(batch.letters)
         left = [] if unsent.held is None else unsent.held.left
         batch.kept += [each for refusal in unsent.rejected for each in as_dead_envelopes(refusal)]

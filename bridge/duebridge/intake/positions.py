@@ -1,6 +1,6 @@
 """Keeps the positions of logs that keep none themselves, such as streams."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from duebridge.intake.requests import RefusedMessage
 from duebridge.ports.source import Arrival, LogPosition, Positions
@@ -32,7 +32,7 @@ class WantedPositions:
         settled = {log: self._positions.read(log) for log in logs}
         return [each for each in refusals if not _is_settled(each.arrival.place, settled)]
 
-    def note(self, arrivals: Sequence[Arrival]) -> None:
+    def note(self, arrivals: Iterable[Arrival]) -> None:
         """Note the last message of each wanted log; what is in a batch is in its log's order."""
         if not self._wanted:
             return

@@ -133,6 +133,14 @@ class Source(Protocol):
         """
         ...
 
+    def owns(self, arrival: Arrival) -> bool:
+        """Return whether a message that was not settled is still this consumer's to settle.
+
+        False where it has gone back for good, as a partition does to another member of a group: it
+        comes again, there or here, and nothing more is to be done for it. Never True again then.
+        """
+        ...
+
     def give_back(self) -> None:
         """Have everything that was received and not settled come again, after a new connect.
 

@@ -138,6 +138,10 @@ class MemorySource:
         """Count the call."""
         self._queue.kept_alive += 1
 
+    def owns(self, arrival: Arrival) -> bool:
+        """Return whether the message was taken, and neither settled nor lost."""
+        return any(each is arrival for each in self._taken)
+
     def give_back(self) -> None:
         """Give back what was not settled."""
         self._lose()

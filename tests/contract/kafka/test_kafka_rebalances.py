@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
+from duebridge.ports.source import Arrival
 from tests.support.checkout import ROOT
-from tests.support.contract.source_under_test import bodies, received, settled
+from tests.support.contract.source_under_test import bodies, gathered, received, settled
 from tests.support.kafka.kafka_sources import KafkaSources, open_member
 from tests.support.servers import wait_until
 
@@ -154,6 +155,28 @@ def test_cooperative_rebalance_takes_nothing_twice_and_skips_nothing(
                 broker.send(topic, [b"more"])
     numbers = [each for each in found + by_two if each != b"more"]
     assert sorted(map(int, filter(None, numbers))) == list(range(400))
+
+
+def test_message_whose_partition_another_member_gets_is_owned_no_longer(
+    broker: KafkaSources,
+) -> None:
+    topic = broker.create(2)
+    for number in range(2):
+        broker.put(topic, b"%d" % number, partition=number)
+    broker.flush()
+    with closing(broker.open(topic)) as one:
+        batch = gathered(one, 2)
+        assert all(map(one.owns, batch))
+        with closing(broker.open(topic)) as two:
+            moved: list[Arrival] = []
+
+            def has_moved() -> bool:
+                one.keep_alive()
+                moved.extend(two.receive(0.05))
+                return bool(moved)
+
+            wait_until(has_moved, "the other member's partition", WITHIN_S)
+            assert [each.id for each in batch if not one.owns(each)] == [each.id for each in moved]
 
 
 def test_partition_taken_away_with_a_batch_in_hand_is_not_committed(

@@ -137,7 +137,7 @@ class Keeping:
         self._source, self._positions = source, positions
         self.receive, self.lag = source.receive, source.lag
         self.keep_alive, self.close = source.keep_alive, source.close
-        self.give_back = source.give_back
+        self.give_back, self.owns = source.give_back, source.owns
 
     def settle(self, arrivals: Sequence[Arrival]) -> None:
         self._source.settle(arrivals)

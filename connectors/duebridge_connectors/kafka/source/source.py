@@ -92,6 +92,11 @@ class KafkaSource:
             except (BrokerUnavailable, ConfigError):
                 pass
 
+    def owns(self, arrival: Arrival) -> bool:
+        """Return whether the message's partition is ours since it came; see `Source.owns`."""
+        log_: Log = arrival.handle[0]
+        return log_.is_owned
+
     def give_back(self) -> None:
         """Begin again at the committed offsets; see `Source.give_back`."""
         with self._lock:

@@ -92,6 +92,10 @@ class RabbitSource:
             if self._consumer is not None:
                 self._consumer.keep_alive(self._most_bytes)
 
+    def owns(self, arrival: Arrival) -> bool:  # noqa: ARG002 - see the protocol
+        """Return True: a queue takes nothing from its consumer; `settle` tells of a lost one."""
+        return True
+
     def give_back(self) -> None:
         """Close the connection, which requeues what is unsettled; see `Source.give_back`."""
         with self._lock:
