@@ -69,7 +69,7 @@ local function answer(batch, status, given)
 end
 
 -- Remove a replaced envelope from its old state after the new one is written. A dead one may be out
--- under this id: the new life is unsure as well.
+-- under this id: the new life is unsure as well. A queue, which has no places, may redeliver it.
 local function leave_old_state(given)
   if given.is_unsure then
     local f = open_flight(fresh_flight(six(given.due)))
@@ -79,6 +79,8 @@ local function leave_old_state(given)
     redis.call('HDEL', FLIGHT, given.id)
   end
   if given.leaves ~= PENDING then redis.call('ZREM', given.leaves, given.id) end
+  local remember = given.former and not given.is_placed and number_at(given.former, 14, 19) or 0
+  if remember > 0 then add_earlier(given.id, string.sub(given.former, 32, 39), NOW + remember) end
 end
 
 -- A repeat of a living envelope may name a longer time to remember its id than the record has: the longer one

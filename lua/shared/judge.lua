@@ -67,7 +67,7 @@ do
     if given.generation > 0 and has_copy_ended(given) then return 'duplicate' end
     if not call.replace then return 'conflict' end
     if earlier and earlier.is_unsure or not earlier and may_be_out(given) then return 'in_flight' end
-    given.due = given.wanted
+    given.due, given.former = given.wanted, not earlier and record
     return 'replaced'
   end
 

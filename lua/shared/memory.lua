@@ -99,24 +99,27 @@ local function read_memory(prefix, ids)
 end
 
 -- Earlier ends of an id, by which an intake knows what is redelivered (recall.lua), though other content has
--- ended under the id since.
-local keep_earlier, is_among_earlier
+-- replaced it or has ended under the id since.
+local add_earlier, keep_earlier, is_among_earlier
 do
   local MOST, BYTES = 32, 14
 
-  -- Before other content is remembered of an id: keep what is remembered of it now.
-  function keep_earlier(id, hash)
-    local known, before = unpack(redis.call('HMGET', MEMORY, 'r' .. id, 'e' .. id))
-    if not unexpired(known) or string.sub(known, 13, 20) == hash then return end
-    local last, ended = number_at(known, 1, 6), string.sub(known, 13, 20)
-    local kept, others = {string.sub(known, 1, 6) .. ended}, unexpired(before) or ''
+  function add_earlier(id, hash, until_ms)
+    local kept, others, last = {six(until_ms) .. hash}, recall('e' .. id) or '', until_ms
     for at = 1, #others, BYTES do
-      local until_ms, other = number_at(others, at, at + 5), string.sub(others, at + 6, at + BYTES - 1)
-      if until_ms > NOW and other ~= ended and #kept < MOST then
-        kept[#kept + 1], last = six(until_ms) .. other, math.max(last, until_ms)
+      local until_other, other = number_at(others, at, at + 5), string.sub(others, at + 6, at + BYTES - 1)
+      if until_other > NOW and other ~= hash and #kept < MOST then
+        kept[#kept + 1], last = six(until_other) .. other, math.max(last, until_other)
       end
     end
     memorize('e' .. id, table.concat(kept), last - NOW)
+  end
+
+  -- Before other content is remembered of an id: keep what is remembered of it now.
+  function keep_earlier(id, hash)
+    local known = redis.call('HGET', MEMORY, 'r' .. id)
+    if not unexpired(known) or string.sub(known, 13, 20) == hash then return end
+    add_earlier(id, string.sub(known, 13, 20), number_at(known, 1, 6))
   end
 
   function is_among_earlier(earlier, hash)

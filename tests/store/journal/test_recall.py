@@ -25,6 +25,17 @@ def recalled(desk: Desk, *bodies: bytes) -> list[str]:
     return [*desk.store.recall([("a", row(body).content_hash) for body in bodies])]
 
 
+def test_recall_of_what_was_replaced_knows_it_for_its_time(desk: Desk) -> None:
+    begin(desk, b"1")
+    (reply,) = desk.store.schedule([row(b"2")], max_delay_ms=YEAR_MS, mode="replace")
+    assert reply.status == "replaced"
+    assert recalled(desk, b"1", b"2") == ["ended", "lives"]
+    desk.clock.advance(KEEP_MS)
+    assert recalled(desk, b"1") == ["lives"]
+    assert desk.store.cancel("a") == "cancelled"
+    assert recalled(desk, b"1", b"2") == ["", "ended"]
+
+
 def test_recall_after_other_lives_of_the_id_knows_each_content_for_its_time(desk: Desk) -> None:
     end(desk, b"1")
     end(desk, b"2", 60_000)
