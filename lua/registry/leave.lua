@@ -22,7 +22,10 @@ local life = is_removed and (noted or '') or epoch
 if life ~= ARGV[2] then return {} end
 
 if ARGV[3] == 'begin' then
-  if noted then return {life, 0} end
+  if noted then
+    redis.call('HSET', EPOCHS, note_name, note)  -- a call that waits for replicas always writes
+    return {life, 0}
+  end
   if life == '' then life = ARGV[5] end
   redis.call('HSET', EPOCHS, route, '-', note_name, life .. ':' .. ARGV[4])
   return {life, is_removed and 0 or 1}

@@ -115,6 +115,18 @@ def test_operator_waits_as_the_route_does(
     assert refused.value.ids == ("a",)
 
 
+def test_purge_that_replicas_did_not_confirm_ends_with_3_and_is_repeated(
+    replicas: Replicas, command: Command
+) -> None:
+    command("send", "reminders", "x", "--delay", "1h", "--id", "a")
+    with replicas.frozen(1):
+        done = command("store", "purge", "reminders", "--yes")
+    assert (done.code, done.out) == (3, "")
+    assert "1 of 2 replicas confirmed the write within 700ms" in done.err
+    again = command("store", "purge", "reminders", "--yes")
+    assert (again.code, again.out.split()[-1]) == (0, "purged")
+
+
 def claims(works: Works, view: ShardView) -> int:
     client: Any = works.connection.client
     return int(client.hget(view.store.shard.key("meta"), "claims") or 0)

@@ -12,6 +12,7 @@ import msgspec
 from duebridge.admin.held import count_serving
 from duebridge.admin.operator import Operator
 from duebridge.admin.route_stats import RouteStats
+from duebridge.config.durability import ReplicaWait, replication_of
 from duebridge.config.models import Config
 from duebridge.store.keys import Shard
 from duebridge.store.registry import Registry
@@ -67,12 +68,20 @@ def purge_route(config: Config, connection: Connection, plan: PurgePlan) -> Purg
 
     `already_purged` says that the life that was planned for has ended: another purge removed it,
     and what began after that under the route's name is untouched. The caller has made sure that no
-    worker serves it: one would go on as if it were there.
+    worker serves it: one would go on as if it were there. Raises `Indeterminate` where too few
+    replicas confirm it: a promoted one may have the route again, until the purge is repeated.
     """
-    registry = Registry(connection, config.store.namespace)
+    registry = Registry(
+        connection, config.store.namespace, removal_waits_for=_waits_for(config, plan.route)
+    )
     envelopes = plan.waiting + plan.dead
     is_removed = registry.remove_route(plan.route, plan.shards, envelopes, plan.life)
     return "purged" if is_removed else "already_purged"
+
+
+def _waits_for(config: Config, route: str) -> ReplicaWait | None:
+    named = config.routes.get(route)
+    return replication_of((named or config.store).durability)
 
 
 def _plan(stats: RouteStats, workers: int, life: str) -> PurgePlan:

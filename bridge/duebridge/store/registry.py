@@ -5,13 +5,15 @@ refuse calls of another.
 """
 
 import secrets
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from duebridge.config.durability import ReplicaWait
 from duebridge.config.fields import checked_name
 from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.keys import Shard, epochs_key, purged_key, routes_key
-from duebridge.store.server.connection import Connection, Reply
+from duebridge.store.server.connection import Argument, Connection, Reply
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import script
 from duebridge.store.wire.record import LAYOUT, NEWEST_LAYOUT
@@ -44,10 +46,18 @@ class Life(NamedTuple):
 class Registry:
     """The routes of a namespace. A route's number of shards never changes: ids are spread by it."""
 
-    def __init__(self, connection: Connection, namespace: str, repeat_for_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        namespace: str,
+        repeat_for_s: float = 0.0,
+        *,
+        removal_waits_for: ReplicaWait | None = None,
+    ) -> None:
         """Read and open routes; `repeat_for_s` is the patience while the store is away."""
         self._connection = connection
         self._repeat_for_s = repeat_for_s
+        self._removal_waits_for = removal_waits_for
         self._namespace = namespace
 
     @property
@@ -128,7 +138,8 @@ class Registry:
         another removal did it, and what began after it stays. Each shard goes at once; the server
         frees its memory in the background. Nobody can open the route meanwhile, and who has it open
         is refused. The end is journalled (`store.purges`), with the number of `envelopes` that the
-        first attempt found, or of those that were removed.
+        first attempt found, or of those that were removed. Raises `Indeterminate` after a step that
+        too few replicas confirmed, before the next one begins.
         """
         known = self.lives().get(name, "") if life is None else life
         seen = self._shard_epochs(name, shards)  # before it begins: none is of a later life
@@ -152,13 +163,17 @@ class Registry:
 
     def _removed(self, shard: Shard, life: bytes, seen: bytes) -> int:
         """Remove a shard with one of these epochs; return the number of its envelopes."""
-        run = partial(self._connection.run, script("registry/remove"), shard.keys())
-        return int(run((life, seen), self._repeat_for_s).value)
+        remove = partial(self._confirmed, "registry/remove", shard.keys())
+        return int(remove((life, seen)).value)
 
     def _leave(self, name: str, life: str | bytes, *step: str | int) -> Reply:
         keys = (*self._keys, purged_key(self._namespace))
-        given = (name, life, *step)
-        return self._connection.run(script("registry/leave"), keys, given, self._repeat_for_s)
+        return self._confirmed("registry/leave", keys, (name, life, *step))
+
+    def _confirmed(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Reply:
+        """Run a script of a removal, which a promoted replica must not undo."""
+        waits_for = self._removal_waits_for
+        return self._connection.run(script(name), keys, arguments, self._repeat_for_s, waits_for)
 
     def lives(self) -> dict[str, str]:
         """Return the epoch of each route's life; of one that is being removed, the life that ends.

@@ -1,22 +1,27 @@
 """A route is removed: one life of it, whole, by one of those who try."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
+from duebridge.config.durability import ReplicaWait
 from duebridge.envelope import Envelope
-from duebridge.errors import StoreUnavailable, StoreUnfit
+from duebridge.errors import Indeterminate, StoreUnavailable, StoreUnfit
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard, epochs_key, purged_key
 from duebridge.store.purges import PurgeLog
 from duebridge.store.registry import RegisteredRoute, Registry
-from duebridge.store.server.connection import Connection
+from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.scripts import Script, script
 from tests.support.redis.least import admin_of
+from tests.support.redis.replicas import Replicas, replicated
 
 SHARDS = 3
+BOTH = ReplicaWait(replicas=2, timeout="200ms")  # type: ignore[arg-type]
+SURE = ReplicaWait.model_construct(replicas=2, timeout=30_000)
 
 
 @pytest.fixture
@@ -153,6 +158,86 @@ def test_remove_route_whose_removal_an_earlier_version_began_ends_it(
     assert registry.remove_route("over", SHARDS, life="")
     assert list(registry.routes()) == list(registry.lives()) == ["kept"]
     assert waiting(connection, namespace) == 0
+
+
+# --- what replicas confirm ---
+
+
+@pytest.fixture(scope="module")
+def replicas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicas]:
+    with replicated(tmp_path_factory.mktemp("replicas"), valkey=True) as running:
+        yield running
+
+
+@pytest.fixture
+def fresh(replicas: Replicas) -> Iterator[Callable[[], Connection]]:
+    """Opens connections that have written nothing yet."""
+    with ExitStack() as stack:
+
+        def opened() -> Connection:
+            connection = open_connection(replicas.url, 60.0)
+            stack.callback(connection.close)
+            return connection
+
+        yield opened
+
+
+@pytest.fixture
+def life(fresh: Callable[[], Connection], replicas: Replicas) -> str:
+    """A life of the route `over` that the replicas have; its epoch."""
+    replicas.primary.ask("FLUSHALL")
+    begin_anew(Registry(fresh(), "ns"), fresh(), "ns")
+    replicas.await_caught_up()
+    return Registry(fresh(), "ns").lives()["over"]
+
+
+def test_remove_route_that_replicas_did_not_confirm_is_refused_until_they_do(
+    replicas: Replicas, fresh: Callable[[], Connection], life: str
+) -> None:
+    with replicas.frozen(1):
+        for _ in range(2):  # the second finds its beginning written
+            with pytest.raises(Indeterminate, match="1 of 2 replicas"):
+                Registry(fresh(), "ns", removal_waits_for=BOTH).remove_route("over", SHARDS)
+    assert waiting(fresh(), "ns") == SHARDS
+    assert Registry(fresh(), "ns", removal_waits_for=SURE).remove_route("over", SHARDS, life=life)
+    for each in replicas.replicas:  # they may be promoted
+        assert not [key for key in each.ask("KEYS", "{ns*") if key != purged_key("ns").encode()]
+
+
+@pytest.mark.parametrize("step", ["registry/remove", "registry/leave"])
+def test_remove_route_that_loses_its_replicas_amid_it_is_indeterminate(
+    replicas: Replicas,
+    fresh: Callable[[], Connection],
+    life: str,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    connection = fresh()
+    run = connection.run
+
+    def losing(called: Script, keys: Any, given: Any, *rest: Any) -> Any:
+        if called is script(step) and "begin" not in given:
+            replicas.replicas[0].freeze()
+        return run(called, keys, given, *rest)
+
+    monkeypatch.setattr(connection, "run", losing)
+    with replicas.frozen(0), pytest.raises(Indeterminate, match="1 of 2 replicas"):
+        Registry(connection, "ns", removal_waits_for=BOTH).remove_route("over", SHARDS, life=life)
+    Registry(fresh(), "ns").remove_route("over", SHARDS, life=life)
+
+
+def test_remove_shard_that_is_gone_on_a_fresh_connection_is_not_confirmed(
+    replicas: Replicas, fresh: Callable[[], Connection], life: str
+) -> None:
+    def remove() -> int:
+        registry = Registry(fresh(), "ns", removal_waits_for=BOTH)
+        return registry._removed(Shard("ns", "over", 0), life.encode(), life.encode())
+
+    with replicas.frozen():
+        for _ in range(2):
+            with pytest.raises(Indeterminate, match="0 of 2 replicas"):
+                remove()
+    Registry(fresh(), "ns").remove_route("over", SHARDS, life=life)
 
 
 def begin_anew(
