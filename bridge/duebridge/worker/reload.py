@@ -3,7 +3,7 @@
 Compares the file's text once a second, so that symlinks (a mounted ConfigMap) and editors that
 replace the file work. Applies a text after two consecutive reads returned it, to skip half-written
 files. SIGHUP applies the current text immediately, even if unchanged: the contents of
-`${file:...}` may have changed.
+`${file:...}` may have changed. What the store refuses for now is tried again at every read.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -125,14 +125,17 @@ class Reload:
         self._swap = swap
         self._settled = text  # in effect, or refused permanently
         self._seen = text
+        self._must_apply = False  # asked for, and neither applied nor refused permanently since
         self._logged = ""
 
     def run_once(self, *, is_asked: bool = False) -> None:
-        """Read the file and apply a changed text; log the result once."""
+        """Read the file and apply a changed text, or any if asked; log the result once."""
+        self._must_apply |= is_asked
         try:
             text = read_config_text(self._path)
             is_steady, self._seen = text == self._seen, text
-            if is_asked or (is_steady and text != self._settled):
+            is_open = self._must_apply or text != self._settled
+            if is_asked or (is_steady and is_open):
                 self._take(text)
         except BridgeError as error:
             self._refuse(error, is_asked=is_asked)
@@ -143,9 +146,9 @@ class Reload:
         except ConfigError as error:
             # a refusal that may pass is retried at every read
             if not (isinstance(error, SwapRefused) and error.may_pass):
-                self._settled = text
+                self._settled, self._must_apply = text, False
             raise
-        self._settled, self._logged = text, ""
+        self._settled, self._must_apply, self._logged = text, False, ""
         metrics.config_swapped.inc()
         log.info("config_swapped", **changes._asdict())
 

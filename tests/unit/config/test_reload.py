@@ -205,6 +205,40 @@ def test_asked_reads_anew_what_references_stand_for(
     assert (worker.topic, logs[0]["changed"]) == ("u", ["r"])
 
 
+@pytest.mark.parametrize(
+    "error", [SwapRefused(["routes.s: x"], may_pass=True), StoreUnavailable("away")]
+)
+def test_asked_while_the_store_refuses_is_tried_until_it_passes_and_told_once(
+    error: Exception, reload: Reload, worker: Worker, logs: list[Any]
+) -> None:
+    worker.error = error
+    reload.run_once(is_asked=True)
+    look(reload)
+    worker.error = None
+    look(reload)
+    assert worker.calls == 4
+    assert [line["event"] for line in logs] == ["config_refused", "config_swapped"]
+
+
+def test_asked_while_the_file_is_away_is_done_once_it_is_back(
+    reload: Reload, path: Path, worker: Worker
+) -> None:
+    path.unlink()
+    reload.run_once(is_asked=True)
+    path.write_text(WHOLE)
+    look(reload)
+    assert worker.calls == 1
+
+
+def test_asked_for_what_is_refused_for_good_is_not_tried_again(
+    reload: Reload, worker: Worker
+) -> None:
+    worker.error = SwapRefused(["store.url: x"], may_pass=False)
+    reload.run_once(is_asked=True)
+    look(reload)
+    assert worker.calls == 1
+
+
 def test_asked_again_tells_the_same_refusal_again(
     reload: Reload, path: Path, logs: list[Any]
 ) -> None:
