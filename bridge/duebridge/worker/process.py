@@ -2,8 +2,10 @@
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -38,6 +40,8 @@ from duebridge.worker.worker import Worker
 
 OPEN_WITHIN_S = 5.0  # a route, in a swap
 LANE_SETTLERS = 3  # threads: one may ping, the others settle what is not published
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -87,27 +91,34 @@ class Runner:
         )
         return [ShardView(route, store, exporter=self._exporter) for store in stores.shards]
 
-    def _open_soon(self, route: Route) -> list[ShardView]:
-        """Open a route of a new configuration; raises `StoreUnavailable` if that takes long.
+    def _reopened(
+        self, routes: Mapping[str, Route], registered: Collection[str]
+    ) -> dict[str, list[ShardView]]:
+        """Open routes of a new configuration, those that this registers last: all, or none.
+
+        So a node that is away leaves no new route registered, bound to its number of shards.
+        """
+        new = [route for name, route in routes.items() if name not in registered]
+        known = [route for name, route in routes.items() if name in registered]
+        opened = {route.name: self._soon(route, self._open) for route in known}
+        for route in new:
+            self._soon(route, self._poll_all)
+        return opened | {route.name: self._soon(route, self._open) for route in new}
+
+    def _soon(self, route: Route, call: Callable[[Route], T]) -> T:
+        """Return what a call of the store says; raises `StoreUnavailable` if it takes long.
 
         A start waits for the store; a swap must not, since its thread also waits for the stop.
         """
-        opening = self._openers.submit(self._attempt, route)
+        calling = self._openers.submit(_attempt, call, route)
         try:
-            opened: list[ShardView] | BridgeError = opening.result(OPEN_WITHIN_S)
+            answer: T | BridgeError = calling.result(OPEN_WITHIN_S)
         except TimeoutError:
-            opening.cancel()
+            calling.cancel()
             raise StoreUnavailable(f"route {route.name}: the store did not open it") from None
-        if isinstance(opened, BridgeError):
-            raise opened
-        return opened
-
-    def _attempt(self, route: Route) -> list[ShardView] | BridgeError:
-        """Return the error instead of raising it, since its thread would log it as a fault."""
-        try:
-            return self._open(route)
-        except BridgeError as error:
-            return error
+        if isinstance(answer, BridgeError):
+            raise answer
+        return answer
 
     def _node_of(self, shard: Shard) -> str:
         return self._connection.node_of(shard.wake)
@@ -143,47 +154,57 @@ class Runner:
         Workers switch between two turns; batches in flight are settled with their old settings.
         Unchanged routes are not interrupted. Raises `SwapRefused` and `StoreError`.
         """
-        self._refuse_unless_swappable(config)
+        registered = self._checked_routes(config)
         prepare(config)
         changes = changes_between(self._config, config)
-        reopened = {*changes.added, *changes.changed}
-        self._views = {
-            name: self._open_soon(route) if name in reopened else self._views[name]
-            for name, route in config.routes.items()
-        }
+        routes = {name: config.routes[name] for name in (*changes.added, *changes.changed)}
+        views = self._views | self._reopened(routes, registered)
+        self._views = {name: views[name] for name in config.routes}
         self._config = config
         if any(changes):
             self.worker.swap(self.views())
             self._listener.listen_for(self._wake_calls())
         return changes
 
-    def _refuse_unless_swappable(self, config: Config) -> None:
+    def _checked_routes(self, config: Config) -> dict[str, int]:
+        """Return the registered routes; raise if a configuration may not be applied."""
         if reasons := fixed_at_start(self._config, config, self.lanes):
             raise SwapRefused(reasons, may_pass=False)
         check_new_needs(self._connection, self._config, config)
         registered = self._registered()
-        holding = self._absent(config, registered)
+        holding = self._absent(config, registered, must_answer=self._config.routes)
         if reasons := other_shards(config, registered) + left_behind(holding):
             raise SwapRefused(reasons, may_pass=True)
+        return registered
 
     def absent(self) -> dict[str, int]:
         """Count stored envelopes by route, for routes neither configured nor in `allow_absent`.
 
         0: only the route's cold tier may have some.
         """
-        return self._absent(self._config, self._registered())
+        registered = self._registered()
+        return self._absent(self._config, registered, must_answer=registered)
 
     def _registered(self) -> dict[str, int]:
         return {name: route.shards for name, route in self._registry.routes().items()}
 
-    def _absent(self, config: Config, registered: Mapping[str, int]) -> dict[str, int]:
+    def _absent(
+        self, config: Config, registered: Mapping[str, int], *, must_answer: Collection[str]
+    ) -> dict[str, int]:
+        """Leave out a route that does not answer, unless it must: the monitor asks again."""
         names = sorted(registered.keys() - config.routes.keys() - set(config.allow_absent))
-        polls = {name: self._polls(name, registered[name]) for name in names}
+        polls: dict[str, list[Poll]] = {}
+        for name in names:
+            with suppress(*() if name in must_answer else (StoreUnavailable,)):
+                polls[name] = self._polls(name, registered[name])
         return {
             name: sum(poll.envelopes for poll in found)
             for name, found in polls.items()
             if any(poll.envelopes or poll.has_cold for poll in found)
         }
+
+    def _poll_all(self, route: Route) -> list[Poll]:
+        return self._polls(route.name, route.shards)
 
     def _polls(self, route: str, shards: int) -> list[Poll]:
         stores = RouteStore(self._connection, self._config.store.namespace, route, shards)
@@ -209,3 +230,11 @@ class Runner:
             self._connection.close,
             time.monotonic() if began is None else began,
         )
+
+
+def _attempt(call: Callable[[Route], T], route: Route) -> T | BridgeError:
+    """Return the error instead of raising it, since its thread would log it as a fault."""
+    try:
+        return call(route)
+    except BridgeError as error:
+        return error

@@ -3,7 +3,9 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from prometheus_client.registry import CollectorRegistry
@@ -12,6 +14,7 @@ from duebridge.envelope import Envelope, Target
 from duebridge.errors import StoreUnavailable
 from duebridge.producer import Producer
 from duebridge.store.cold.notes import ColdNotes
+from duebridge.store.keys import Shard, routes_key
 from duebridge.store.registry import Life, Registry
 from duebridge.store.routing import RouteStore
 from duebridge.worker.reload import Changes, SwapRefused
@@ -19,6 +22,8 @@ from duebridge.worker.reporting.gauges import register
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
 from tests.support.network.proxy import proxied
+from tests.support.redis.redis_node import RedisNode
+from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
 from tests.support.servers import redis_server
 
 HALF_A_LEASE_S = 15.0  # of the default
@@ -227,6 +232,93 @@ def test_swap_of_a_store_that_falls_silent_ends_soon_whatever_the_lease(
         thread.join(HALF_A_LEASE_S - 5)
         assert len(caught) == 1
         assert runner.views() == before
+
+
+# --- a Cluster of which one node is away ---
+
+
+@pytest.fixture(scope="module")
+def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
+    home = tmp_path_factory.mktemp("six")
+    # No failover meanwhile: a node that is frozen stays the one that is asked.
+    with redis_cluster_of_six(home, "--appendonly", "yes", node_timeout_ms=60_000) as running:
+        yield running
+
+
+class Spread(NamedTuple):
+    """A worker of the route `r`, a node without `r` and the registry, and names of routes."""
+
+    works: Works
+    frozen: RedisNode
+    there: str  # on that node
+    elsewhere: str
+
+    def swap(self, *routes: str) -> Changes:
+        config = self.works.configured({name: f"a/{name}" for name in ("r", *routes)})
+        return self.works.runner.swap(config)
+
+    def registered(self) -> set[str]:
+        return set(Registry(self.works.connection, self.works.namespace).routes())
+
+
+@pytest.fixture
+def spread(six: ClusterOfSix) -> Iterator[Spread]:
+    six.await_whole()
+    with started(Works(six.url, {"r": "a/t"})) as works:
+
+        def owner(route: str) -> RedisNode:
+            return six.owner_of(Shard(works.namespace, route, 0).wake)
+
+        keys = routes_key(works.namespace), Shard(works.namespace, "r", 0).wake
+        needed = {six.owner_of(key).port for key in keys}
+        frozen = next(each for each in six.masters() if each.port not in needed)
+        names = [f"n{number}" for number in range(50)]
+        there = next(name for name in names if owner(name) is frozen)
+        elsewhere = next(name for name in names if owner(name) is not frozen)
+        yield Spread(works, frozen, there, elsewhere)
+
+
+@contextmanager
+def away(node: RedisNode) -> Iterator[None]:
+    node.freeze()
+    try:
+        yield
+    finally:
+        node.resume()
+
+
+def found(works: Works) -> dict[str, int] | None:
+    """Return the absent routes; None while a node of theirs does not answer."""
+    with suppress(StoreUnavailable):
+        return works.runner.absent()
+    return None
+
+
+def test_swap_to_a_new_route_on_a_node_that_is_away_registers_no_route(spread: Spread) -> None:
+    with away(spread.frozen):
+        with pytest.raises(StoreUnavailable):
+            spread.swap(spread.elsewhere, spread.there)
+        assert spread.registered() == {"r"}
+        assert spread.swap(spread.elsewhere).added == [spread.elsewhere]
+    assert spread.registered() == {"r", spread.elsewhere}
+
+
+def test_absent_route_on_a_node_that_is_away_blocks_no_swap(spread: Spread) -> None:
+    schedule(spread.works, spread.there, 1, delay="1h")
+    with away(spread.frozen):
+        assert spread.swap(spread.elsewhere).added == [spread.elsewhere]
+        assert found(spread.works) is None
+    wait_until(lambda: found(spread.works) is not None, "the node")
+    with pytest.raises(SwapRefused, match=rf"^routes\.{spread.there}: expected"):
+        spread.swap()
+
+
+def test_swap_that_removes_a_route_on_a_node_that_is_away_is_refused(spread: Spread) -> None:
+    spread.swap(spread.there)
+    schedule(spread.works, spread.there, 1, delay="1h")
+    with away(spread.frozen), pytest.raises(StoreUnavailable):
+        spread.swap()
+    assert spread.there in spread.works.runner.config.routes
 
 
 def test_gauges_follow_the_swap(works: Works) -> None:
