@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.registry import CollectorRegistry
 
 from duebridge.errors import StoreUnavailable
+from duebridge.store.server.connection import Connection
 from duebridge.store.workers import IntakeRecord
 from duebridge.telemetry import metrics
 from duebridge.worker.reporting.missing import MissingRoutes
@@ -245,6 +246,24 @@ def test_due_tells_what_is_due_and_soon_will_be_as_the_gauges_do(floor: Floor, g
     assert found("duebridge_scheduled_total", SHARD) == 2
     assert found("duebridge_journal_lag_entries", SHARD) is None
     assert found("duebridge_journal_left_entries", SHARD) is None
+
+
+def test_scheduled_total_where_a_failover_loses_some_stays_and_then_rises(
+    floor: Floor, connection: Connection
+) -> None:
+    registry, meta = registry_of(floor), floor.stores["r"].shard.key("meta")
+
+    def scheduled() -> list[float | None]:
+        for ms in (6000, 1000):  # the figures, then the lease to export them
+            floor.turn(ms)
+        return [registry.get_sample_value("duebridge_scheduled_total", SHARD) for _ in range(2)]
+
+    floor.schedule("a", "b", "c", delay="1h")
+    assert scheduled() == [3, 3]
+    connection.client.hincrby(meta, "generation", -2)  # the promoted replica lacks them
+    assert scheduled() == [3, 3]
+    floor.schedule("d", delay="1h")
+    assert scheduled() == [4, 4]
 
 
 def test_oldest_due_age_goes_on_rising_while_the_store_is_away(floor: Floor) -> None:

@@ -5,6 +5,7 @@ exported by the one worker that has its gauge lease (`duebridge.worker.gauge_lea
 over workers are right; how each worker sees a shard, by each: aggregate that by maximum.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
@@ -14,6 +15,7 @@ from prometheus_client import disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
 
+from duebridge.store.keys import Shard
 from duebridge.telemetry.metrics import build_info, lateness
 from duebridge.worker.lanes.lane import Lane
 from duebridge.worker.reporting.probes import oldest_due_age_ms
@@ -88,6 +90,28 @@ LEASED_GAUGES = (
 )
 
 
+class ScheduledCounts:
+    """Counts of due instants that never fall while this process lives, also where the store's do.
+
+    A failover may lose writes, and Prometheus takes a counter that falls for one that began at 0.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # of two scrapes at once
+        self._last: dict[Shard, int] = {}
+        self._lost: Counter[Shard] = Counter()
+
+    def of(self, view: ShardView) -> int | None:
+        """Return the latest count of a shard, with what it lost; None before the first."""
+        with self._lock:
+            if view.stats is None:
+                return None
+            shard, found = view.shard, view.stats.scheduled
+            self._lost[shard] += max(0, self._last.get(shard, 0) - found)
+            self._last[shard] = found
+            return found + self._lost[shard]
+
+
 class ShardCollector(Collector):
     """Collects the gauges of a process; counters are in `duebridge.telemetry.metrics`."""
 
@@ -100,6 +124,7 @@ class ShardCollector(Collector):
         self._views = views
         self._lanes = list(lanes)
         self._monitor = monitor
+        self._scheduled = ScheduledCounts()
 
     def collect(self) -> Iterable[Metric]:
         """Yield the gauge families."""
@@ -108,9 +133,19 @@ class ShardCollector(Collector):
         yield from _of_shards(VIEW_GAUGES, views)
         yield from _of_shards(LEASED_GAUGES, leased)
         yield from _counts(leased)
+        yield self._of_scheduled(leased)
         yield from self._of_lanes()
         yield from _held(views, self._lanes)
         yield from _of_store(self._monitor)
+
+    def _of_scheduled(self, views: Iterable[tuple[ShardView, list[str]]]) -> Metric:
+        family = CounterMetricFamily(
+            "duebridge_scheduled", "Due instants given to envelopes", labels=SHARD
+        )
+        for view, labels in views:
+            if (count := self._scheduled.of(view)) is not None:
+                family.add_metric(labels, count)
+        return family
 
     def _of_lanes(self) -> Iterable[Metric]:
         stopped = GaugeMetricFamily(
@@ -186,17 +221,13 @@ def _counts(views: Iterable[tuple[ShardView, list[str]]]) -> Iterable[Metric]:
     within = GaugeMetricFamily(
         "duebridge_due_within", "Envelopes due now or within the window", labels=[*SHARD, "window"]
     )
-    scheduled = CounterMetricFamily(
-        "duebridge_scheduled", "Due instants given to envelopes", labels=SHARD
-    )
     for view, labels in views:
         for state in STATES:
             envelopes.add_metric([*labels, state], getattr(view.poll, state))
         if view.stats is not None:
             within.add_metric([*labels, "60s"], view.stats.due_within_60s)
             within.add_metric([*labels, "300s"], view.stats.due_within_300s)
-            scheduled.add_metric(labels, view.stats.scheduled)
-    yield from (envelopes, within, scheduled)
+    yield from (envelopes, within)
 
 
 def _of_store(monitor: StoreMonitor | None) -> Iterable[Metric]:
