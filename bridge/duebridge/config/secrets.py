@@ -46,6 +46,11 @@ def is_reference(text: str) -> bool:
     return match is not None and not match["dollar"]
 
 
+def referenced_files(text: str) -> set[str]:
+    """Return the paths in all `${file:/path}` of a text."""
+    return {match["file"] for match in _REFERENCE.finditer(text) if match["file"]}
+
+
 def take_out(text: str, stand_in: Callable[[str], str]) -> str:
     """Return `text` with every reference, but no `$$`, replaced by its stand-in."""
     return _REFERENCE.sub(lambda match: match[0] if match["dollar"] else stand_in(match[0]), text)

@@ -3,23 +3,27 @@
 Compares the file's text once a second, so that symlinks (a mounted ConfigMap) and editors that
 replace the file work. Applies a text after two consecutive reads returned it, to skip half-written
 files. SIGHUP applies the current text immediately, even if unchanged: the contents of
-`${file:...}` may have changed. What the store refuses for now is tried again at every read.
+`${file:...}` may have changed. What the store refuses for now is tried again at every read; any
+other refused text once such a file of its changes: a mounted Secret may come after its ConfigMap.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import structlog
 
 from duebridge.config.load import load_config_text, read_config_text
 from duebridge.config.models import Config
+from duebridge.config.secrets import referenced_files
 from duebridge.errors import BridgeError, ConfigError
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.telemetry import metrics
 
 CONFIG_EVERY_S = 1.0
+FileStamps: TypeAlias = dict[str, tuple[int, int, int] | None]
 
 log = structlog.get_logger()
 
@@ -116,6 +120,19 @@ def check_new_needs(connection: Connection, old: Config, new: Config) -> None:
         check_store(connection, new)
 
 
+def file_stamps(text: str) -> FileStamps:
+    """Return what tells that a file behind `${file:...}` has changed; None for one not there."""
+    return {path: _stamp(path) for path in referenced_files(text)}
+
+
+def _stamp(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class Reload:
     """Watches the configuration file of a worker process; a refused change has no effect."""
 
@@ -123,8 +140,9 @@ class Reload:
         """Watch `path`, whose `text` is in effect; `swap` applies a configuration or raises."""
         self._path = path
         self._swap = swap
-        self._settled = text  # in effect, or refused permanently
-        self._seen = text
+        self._settled = text  # in effect, or refused until it or a file that it names changes
+        self._refused_files: FileStamps | None = None  # as they were when it was refused
+        self._seen = text, file_stamps(text)
         self._must_apply = False  # asked for, and neither applied nor refused permanently since
         self._logged = ""
 
@@ -133,22 +151,24 @@ class Reload:
         self._must_apply |= is_asked
         try:
             text = read_config_text(self._path)
-            is_steady, self._seen = text == self._seen, text
-            is_open = self._must_apply or text != self._settled
-            if is_asked or (is_steady and is_open):
-                self._take(text)
+            files = file_stamps(text)
+            is_steady, self._seen = (text, files) == self._seen, (text, files)
+            is_same = text == self._settled and self._refused_files in (None, files)
+            if is_asked or (is_steady and (self._must_apply or not is_same)):
+                self._take(text, files)
         except BridgeError as error:
             self._refuse(error, is_asked=is_asked)
 
-    def _take(self, text: str) -> None:
+    def _take(self, text: str, files: FileStamps) -> None:
         try:
             changes = self._swap(load_config_text(text, str(self._path)))
         except ConfigError as error:
             # a refusal that may pass is retried at every read
             if not (isinstance(error, SwapRefused) and error.may_pass):
-                self._settled, self._must_apply = text, False
+                self._settled, self._refused_files, self._must_apply = text, files, False
             raise
-        self._settled, self._must_apply, self._logged = text, False, ""
+        self._settled, self._refused_files, self._must_apply = text, None, False
+        self._logged = ""
         metrics.config_swapped.inc()
         log.info("config_swapped", **changes._asdict())
 

@@ -239,6 +239,39 @@ def test_asked_for_what_is_refused_for_good_is_not_tried_again(
     assert worker.calls == 1
 
 
+@pytest.mark.parametrize("before", [None, "\N{ACUTE ACCENT}" * 300])
+def test_refused_for_a_file_that_a_reference_names_is_taken_once_that_is_right(
+    tmp_path: Path,
+    reload: Reload,
+    path: Path,
+    worker: Worker,
+    logs: list[Any],
+    before: str | None,
+) -> None:
+    secret = tmp_path / "topic"
+    if before is not None:  # too long for a topic
+        secret.write_text(before)
+    path.write_text(WHOLE.replace("topic: t", f"topic: '${{file:{secret}}}'"))
+    look(reload, 4)
+    assert worker.calls == 0
+    secret.write_text("u")
+    look(reload, 4)
+    assert (worker.topic, worker.calls) == ("u", 1)
+    assert [line["event"] for line in logs] == ["config_refused", "config_swapped"]
+
+
+def test_file_that_a_reference_in_effect_names_is_left_alone(
+    tmp_path: Path, reload: Reload, path: Path, worker: Worker
+) -> None:
+    secret = tmp_path / "topic"
+    secret.write_text("u")
+    path.write_text(WHOLE.replace("topic: t", f"topic: '${{file:{secret}}}'"))
+    look(reload)
+    secret.write_text("later")
+    look(reload, 3)
+    assert (worker.topic, worker.calls) == ("u", 1)
+
+
 def test_asked_again_tells_the_same_refusal_again(
     reload: Reload, path: Path, logs: list[Any]
 ) -> None:
