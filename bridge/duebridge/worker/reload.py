@@ -5,9 +5,11 @@ replace the file work. Applies a text after two consecutive reads returned it, t
 files. SIGHUP applies the current text immediately, even if unchanged: the contents of
 `${file:...}` may have changed. What the store refuses for now is tried again at every read; any
 other refused text once such a file of its changes: a mounted Secret may come after its ConfigMap.
+A pipe is not read again: that would wait for somebody who writes it, while a stop waits too.
 """
 
 import os
+import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -120,6 +122,15 @@ def check_new_needs(connection: Connection, old: Config, new: Config) -> None:
         check_store(connection, new)
 
 
+def can_be_read_again(path: Path) -> bool:
+    """Return whether reading a file ends: that of a pipe waits for somebody who writes it."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return True  # reading it says what is wrong
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
 def file_stamps(text: str) -> FileStamps:
     """Return what tells that a file behind `${file:...}` has changed; None for one not there."""
     return {path: _stamp(path) for path in referenced_files(text)}
@@ -150,6 +161,8 @@ class Reload:
         """Read the file and apply a changed text, or any if asked; log the result once."""
         self._must_apply |= is_asked
         try:
+            if not can_be_read_again(self._path):
+                return self._leave_unread(is_asked=is_asked)
             text = read_config_text(self._path)
             files = file_stamps(text)
             is_steady, self._seen = (text, files) == self._seen, (text, files)
@@ -158,6 +171,15 @@ class Reload:
                 self._take(text, files)
         except BridgeError as error:
             self._refuse(error, is_asked=is_asked)
+
+    def _leave_unread(self, *, is_asked: bool) -> None:
+        """Say once that the file is not watched; an answer to whoever asks is a refusal."""
+        reason, self._must_apply = f"{self._path}: {_READ_ONCE}", False
+        if is_asked:
+            raise ConfigError(reason)
+        if self._logged != reason:
+            self._logged = reason
+            log.warning("config_not_watched", reason=reason)
 
     def _take(self, text: str, files: FileStamps) -> None:
         try:
@@ -183,4 +205,5 @@ class Reload:
 
 _HOLDS = "the store holds envelopes of it, until they are delivered or dropped"
 _MAY_HOLD = "its cold tier may hold envelopes, until it is purged"
+_READ_ONCE = "no regular file, so it is read at the start only; restart to apply another"
 _AT_START = "is read at the start; restart the worker for another"

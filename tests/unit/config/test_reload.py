@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,27 @@ def test_file_that_a_reference_in_effect_names_is_left_alone(
     secret.write_text("later")
     look(reload, 3)
     assert (worker.topic, worker.calls) == ("u", 1)
+
+
+def test_pipe_is_not_read_again_and_refused_if_asked(
+    reload: Reload, path: Path, worker: Worker, logs: list[Any]
+) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+    def run() -> None:
+        look(reload)
+        reload.run_once(is_asked=True)
+        look(reload)
+
+    looking = threading.Thread(target=run, daemon=True)
+    looking.start()
+    looking.join(10.0)
+    assert not looking.is_alive()
+    assert worker.calls == 0
+    assert [line["event"] for line in logs] == ["config_not_watched", "config_refused"]
+    assert logs[1]["reasons"] == [logs[0]["reason"]]
+    assert logs[0]["reason"].startswith(f"{path}: no regular file")
 
 
 def test_asked_again_tells_the_same_refusal_again(
