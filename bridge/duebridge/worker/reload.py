@@ -19,7 +19,7 @@ import structlog
 from duebridge.config.load import load_config_text, read_config_text
 from duebridge.config.models import Config
 from duebridge.config.secrets import referenced_files
-from duebridge.errors import BridgeError, ConfigError
+from duebridge.errors import BridgeError, ConfigError, StoreUnavailable
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.telemetry import metrics
@@ -195,10 +195,11 @@ class Reload:
         log.info("config_swapped", **changes._asdict())
 
     def _refuse(self, error: BridgeError, *, is_asked: bool) -> None:
-        """Log a refusal once, not at every read of the same faulty file."""
-        if str(error) == self._logged and not is_asked:
+        """Log a refusal once, not at every read of a faulty file, nor each error of an outage."""
+        told = "away" if isinstance(error, StoreUnavailable) else str(error)
+        if told == self._logged and not is_asked:
             return
-        self._logged = str(error)
+        self._logged = told
         metrics.config_refused.inc()
         log.error("config_refused", reasons=str(error).splitlines())
 

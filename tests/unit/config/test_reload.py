@@ -182,6 +182,16 @@ def test_refusal_by_the_store_is_tried_until_it_passes_and_told_once(
     assert [line["event"] for line in logs] == ["config_refused", "config_swapped"]
 
 
+def test_refusal_by_a_store_that_is_away_is_told_once_whatever_its_error_says(
+    reload: Reload, path: Path, worker: Worker, logs: list[Any]
+) -> None:
+    path.write_text(OTHER)
+    for error in ("refused", "did not answer a moment ago", "refused"):
+        worker.error = StoreUnavailable(error)
+        look(reload)
+    assert [line["reasons"] for line in logs] == [["refused"]]
+
+
 def test_asked_takes_the_file_at_once(reload: Reload, path: Path, worker: Worker) -> None:
     path.write_text(OTHER)
     reload.run_once(is_asked=True)
