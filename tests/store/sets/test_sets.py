@@ -297,20 +297,51 @@ def test_master_without_enough_replicas_is_unavailable_until_one_answers(
         store.promote(1)
 
 
-def test_sentinel_that_missed_two_failovers_is_not_followed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A was replaced by B, and B by A: whoever still names B is behind."""
-    a, b = ("a", 1), ("b", 1)
-    finder = sentinel.MasterFinder([("s", 1), ("s", 2)], NAME, {})
-    names: list[tuple[int, sentinel.Address | None]] = []
+Said = list[tuple[int, sentinel.Address | None]]
+Hear = Callable[[Said], sentinel.Address]
+AWAY = (-1, None)
+A, B, C = ("a", 1), ("b", 1), ("c", 1)
+
+
+@pytest.fixture
+def hear(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hear]:
+    """Let a finder hear what its three Sentinels say, and return whom it follows then."""
+    finder = sentinel.MasterFinder([("s", 1), ("s", 2), ("s", 3)], NAME, {})
+    names: Said = []
     answer = lambda *_: sentinel._SentinelAnswer(*names.pop())  # noqa: E731
     monkeypatch.setattr(sentinel, "_answer_of", answer)
     monkeypatch.setattr(sentinel, "_watch", lambda *_: None)  # the test asks, no thread
-    found = []
-    for said in ([(5, a), (5, a)], [(7, a), (7, a)], [(6, b), (-1, None)], [(8, b), (7, a)]):
+
+    def heard(said: Said) -> sentinel.Address:
         names[:] = said
         finder.ask_again()
-        found.append(finder.address())
+        return finder.address()
+
+    yield heard
     finder.close()
-    assert found == [a, a, a, b]
+
+
+def test_sentinel_that_missed_two_failovers_is_not_followed(hear: Hear) -> None:
+    """A was replaced by B, and B by A: whoever still names B is behind."""
+    said: list[Said] = [[(5, A)] * 3, [(7, A)] * 3, [(6, B), AWAY, AWAY], [(8, B), (7, A), AWAY]]
+    assert [hear(each) for each in said] == [A, A, A, B]
+
+
+def test_most_sentinels_that_name_an_older_master_are_followed_after_a_while(
+    hear: Hear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three were set up anew, so that epochs begin again; the third is away."""
+    assert hear([(5, A)] * 3) == A
+    assert hear([(1, B), (1, B), AWAY]) == A, "they may not have heard of a failover"
+    monkeypatch.setattr(sentinel, "OLDER_FOR_S", 0.0)
+    assert hear([(1, B), (1, B), AWAY]) == B
+    assert hear([(2, C), (1, B), AWAY]) == C, "epochs rise again"
+
+
+@pytest.mark.parametrize("others", [[AWAY, AWAY], [(2, C), AWAY], [(1, B), (5, A)]])
+def test_sentinels_that_name_an_older_master_are_not_followed_unless_most_agree(
+    hear: Hear, monkeypatch: pytest.MonkeyPatch, others: Said
+) -> None:
+    monkeypatch.setattr(sentinel, "OLDER_FOR_S", 0.0)
+    assert hear([(5, A)] * 3) == A
+    assert hear([(1, B), *others]) == A

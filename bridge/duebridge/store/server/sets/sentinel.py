@@ -27,6 +27,7 @@ from duebridge.store.server.redis_client import RedisClient, SafePool, role_of
 ASK_EVERY_S = 1.0
 LEAST_PAUSE_S = 0.1  # between two questions, however many calls fail
 SENTINEL_TIMEOUT_S = 0.5
+OLDER_FOR_S = 5.0  # a Sentinel tells the others of a failover every 2 s: then none is behind
 
 Address = tuple[str, int]
 
@@ -57,6 +58,7 @@ class MasterFinder:
         }
         self._sentinels = [RedisClient(host=host, port=port, **shared) for host, port in sentinels]
         self._known = _SentinelAnswer()
+        self._older_since: float | None = None
         self._asking = threading.Lock()
         self._doubted = threading.Event()
         self._closed = False
@@ -141,10 +143,22 @@ class MasterFinder:
         every = len(self._sentinels)
         answers = [each for each in self._answers(every) if each.address]
         if answers and not self._closed:
-            # Epochs only rise, unless all Sentinels were set up again.
-            self._learn(
-                max(answers, key=lambda answer: answer.epoch), is_certain=len(answers) == every
-            )
+            newest = max(answers, key=lambda answer: answer.epoch)
+            # Epochs only rise, unless the Sentinels were set up again.
+            is_certain = len(answers) == every or self._has_begun_anew(newest, answers)
+            self._learn(newest, is_certain=is_certain)
+
+    def _has_begun_anew(self, newest: _SentinelAnswer, answers: Sequence[_SentinelAnswer]) -> bool:
+        """Whether most Sentinels have agreed for a while, and none that answers knows our epoch.
+
+        At first they may just not have heard yet of a failover whose leader does not answer us.
+        """
+        agreed = sum(each.address == newest.address for each in answers)
+        if newest.epoch >= self._known.epoch or 2 * agreed <= len(self._sentinels):
+            self._older_since = None
+            return False
+        self._older_since = self._older_since or time.monotonic()
+        return time.monotonic() - self._older_since >= OLDER_FOR_S
 
     def _learn(self, answer: _SentinelAnswer, *, is_certain: bool = False) -> None:
         before, pool = self._known, self._pool and self._pool()
