@@ -80,7 +80,9 @@ class Indeterminate(StoreUnavailable):
     """The delay store wrote, but fewer replicas than `durability` names confirmed it in time.
 
     A failover may lose the write. The same call can be made again with `ids`, which is harmless,
-    and succeeds once they confirm. `reply` is the unconfirmed answer of the store.
+    and returns once they confirm, with the answer of a further call: if the first was done,
+    `duplicate` of a schedule, `unknown` of a cancel, as of an envelope that was delivered.
+    `reply` is the unconfirmed answer of the store, as it came, unless `ids` are named.
     """
 
     _lacking = "not confirmed:"

@@ -135,7 +135,9 @@ class Producer:
 
         `in_flight`: a delivery was started and is not known to have failed; the envelope is removed
         as soon as no worker holds it. `dead`, `unknown` and `recorded` (against a cold row) are the
-        other answers. Raises `EnvelopeError` for an id that is not text in UTF-8.
+        other answers; `unknown` too where an earlier call has cancelled it, such as one that ended
+        in `StoreUnavailable` or `Indeterminate`. Raises `EnvelopeError` for an id that is not text
+        in UTF-8.
         """
         text = checked_id(id)
         with _naming(text):

@@ -94,6 +94,20 @@ def test_send_that_replicas_did_not_confirm_ends_with_3_and_says_to_repeat_it(
     assert command(*words).code == 0
 
 
+def test_cancel_repeated_after_replicas_did_not_confirm_is_unknown_and_names_the_journal(
+    replicas: Replicas, command: Command
+) -> None:
+    assert command("send", "reminders", "x", "--delay", "1h", "--id", "a").code == 0
+    words = ("cancel", "reminders", "a")
+    with replicas.frozen():
+        assert command(*words, **impatient(command.home)).code == 3
+    again = command(*words)
+    assert (again.code, again.out.split()) == (1, ["unknown", "a"])
+    told = "delivered, cancelled or never sent: see `duebridge events reminders`\n"
+    assert again.err == f"duebridge: the store knows no envelope 'a': {told}"
+    assert "cancelled" in command("events", "reminders").out
+
+
 def test_doctor_with_fewer_replicas_than_a_route_waits_for_says_so(
     replicas: Replicas, tmp_path: Path
 ) -> None:

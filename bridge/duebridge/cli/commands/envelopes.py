@@ -75,7 +75,8 @@ def cancel(
     """Cancel an envelope, or many.
 
     The status "cancelled" means that it will never be delivered. Exits 1 if one is in flight,
-    dead or unknown. With - as the id, standard input has an object with an "id" on each line, as
+    dead or unknown. Repeated after exit code 3, "unknown" may mean that the first try has cancelled
+    it: events tells. With - as the id, standard input has an object with an "id" on each line, as
     ls and events print them with --output json; lines of other routes are skipped. A line that is
     no such object is reported, makes the exit code 1, and does not stop the others. --ended-since
     cleans up a restored store: it cancels the envelopes that ended after the backup. A gap since
@@ -101,6 +102,8 @@ def cancel(
             status = producer.cancel(route, one_id)
             counts[status] += 1
             _show_answer(StatusAnswer(one_id, route, status), output)
+    if not is_many and status == "unknown":
+        _complain_of_unknown(route, one_id)
     if is_many:
         complain(listed_counts(counts) or "no line")
     finish(is_yes=not counts.keys() - {"cancelled", "recorded"})
@@ -176,8 +179,7 @@ def get(
         shown = operator.show(route, envelope_id)
         known = shown or operator.cold(route, envelope_id)
     if known is None:
-        known_by = f"delivered, cancelled or never sent: see `duebridge events {route}`"
-        complain(f"duebridge: the store knows no envelope {envelope_id!r}: {known_by}")
+        _complain_of_unknown(route, envelope_id)
         finish(is_yes=False)
     elif shown:
         write_details(shown, output, with_body=body)
@@ -185,6 +187,11 @@ def get(
         write_json(known)
     else:
         write_table(FIELD_COLUMNS, field_rows(msgspec.structs.asdict(known)))
+
+
+def _complain_of_unknown(route: str, envelope_id: str) -> None:
+    known_by = f"delivered, cancelled or never sent: see `duebridge events {route}`"
+    complain(f"duebridge: the store knows no envelope {envelope_id!r}: {known_by}")
 
 
 def _show_answer(answer: StatusAnswer, output: Output) -> None:
