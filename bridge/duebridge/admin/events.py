@@ -1,13 +1,14 @@
 """Reads the journals of all shards as events of envelopes, merged by time."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import merge
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from duebridge.errors import StoreUnavailable
 from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import EventKind, Journal, JournalEntry
 from duebridge.store.keys import Shard
@@ -17,6 +18,11 @@ from duebridge.store.purges import PurgeLog
 GAP: Final = "gap"
 PURGED: Final = "purged"
 EnvelopeEventKind: TypeAlias = EventKind | Literal["gap", "purged"]
+LeaveOut: TypeAlias = Callable[[StoreUnavailable, Shard | None], None]
+
+
+def _leave_nothing_out(error: StoreUnavailable, _: Shard | None) -> None:
+    raise error
 
 
 class EnvelopeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,21 +108,38 @@ class EventReader:
         for each in self._shards:
             each.go_to(each.journal.before_newest(limit))
 
-    def new(self) -> Iterator[EnvelopeEvent]:
+    @property
+    def shards(self) -> int:
+        """The number of shards whose journals are read."""
+        return len(self._shards)
+
+    def new(self, leave_out: LeaveOut = _leave_nothing_out) -> Iterator[EnvelopeEvent]:
         """Yield the unread events in the order of time, and move behind them.
 
         An event counts as read once the next one is asked for: after an error the next call goes on
         behind the last event that was yielded. Memory holds one page of each journal.
+        A shard (None: the purges) that is away is left out, with what it has not yielded, if
+        `leave_out` takes its error and does not raise.
         """
-        return merge(
-            *[each.new() for each in self._shards],
-            *([] if self._purges is None else [self._purges.new()]),
-            key=lambda event: event.at_ms,
-        )
+        found = [
+            _left_out_if_away(each.new(), each.journal.shard, leave_out) for each in self._shards
+        ]
+        if self._purges is not None:
+            found.append(_left_out_if_away(self._purges.new(), None, leave_out))
+        return merge(*found, key=lambda event: event.at_ms)
 
     def newest(self, limit: int) -> list[EnvelopeEvent]:
         """Return the newest `limit` of the unread events, and move behind them."""
         return list(deque(self.new(), limit))
+
+
+def _left_out_if_away(
+    events: Iterator[EnvelopeEvent], shard: Shard | None, leave_out: LeaveOut
+) -> Iterator[EnvelopeEvent]:
+    try:
+        yield from events
+    except StoreUnavailable as error:
+        leave_out(error, shard)
 
 
 class _ShardReader:

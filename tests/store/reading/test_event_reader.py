@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 from duebridge.admin.events import EnvelopeEvent, EventReader
+from duebridge.cli.commands import events as command
 from duebridge.errors import StoreUnavailable
 from duebridge.store.journal import PAGE, Journal
 from duebridge.store.registry import Registry
@@ -65,6 +66,50 @@ def test_read_of_a_store_that_fails_between_entries_yields_each_event_once(
     found = list(readings(EventReader([failing(each, entries) for each in desks])))
     assert len(found) > 2, "no reading failed"
     assert [event for reading in found for event in reading] == undisturbed
+
+
+def test_follow_leaves_out_a_shard_that_stays_away_says_so_and_has_it_once_it_is_back(
+    open_desk: Opened, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = open_desk(), open_desk()
+    first.pending("a")
+    second.pending("b")
+    away, there = failing(first, 0), Journal(second.connection, second.shard)
+    reader = EventReader([away, there])
+    outage = command.Outage(reader)
+
+    def read() -> list[str]:
+        found: list[str] = []
+        with outage.reading():
+            found += [each.id for each in command._unread(reader, lambda: [away, there], outage)]
+        return found
+
+    assert (read(), read()) == ([], []), "they wait"
+    assert capsys.readouterr().err == "duebridge: gone; waiting for the store\n"
+    monkeypatch.setattr(command, "PATIENCE_S", 0.0)
+    assert (read(), read()) == (["b"], [])
+    told = "duebridge: going on without 1 of 2 shards until they are back\n"
+    assert capsys.readouterr().err == told
+    away.entries_a_reading = PAGE
+    assert (read(), read()) == (["a"], [])
+    assert capsys.readouterr().err == ""
+
+
+def test_follow_of_a_store_that_is_away_as_a_whole_says_only_that_it_waits(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.pending("a")
+    monkeypatch.setattr(command, "PATIENCE_S", 0.0)
+    reader = EventReader([failing(desk, 0)])
+    outage = command.Outage(reader)
+
+    def journals() -> list[Journal]:
+        raise StoreUnavailable("gone")
+
+    for _ in range(3):
+        with outage.reading():
+            assert not list(command._unread(reader, journals, outage))
+    assert capsys.readouterr().err == "duebridge: gone; waiting for the store\n"
 
 
 def test_entry_half_read_and_lost_in_a_failover_is_a_gap(desk: Desk) -> None:

@@ -1,8 +1,8 @@
 """`duebridge events`: the journal, one line per transition of an envelope."""
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from duebridge.admin.events import EnvelopeEvent, EventReader
     from duebridge.admin.operator import Operator
     from duebridge.store.journal import Journal
+    from duebridge.store.keys import Shard
 
 NEWEST = 100  # events, without --limit and --since
 POLL_EVERY_S = 0.5
+PATIENCE_S = 10.0  # a failover takes less
 OLDER = "duebridge: older events are not printed; --since prints all from an instant on"
 
 FollowOption = Annotated[
@@ -68,8 +70,10 @@ def events(
     names who ran it. The journal is capped: a gap says how many entries were cut before they were
     read. --limit applies to past events, not to those that --follow adds. --follow prints events of
     new routes too; it waits for a store that restarts or fails over, says so once, and goes on
-    behind the last event that it printed. Where its JSON lines are kept, start it with --since, and
-    again with an instant before the last line: without it the older events are missing.
+    behind the last event that it printed. Shards of a Cluster that stay away for 10 s are left out,
+    which it says; their events follow, out of order, once they are back. Where its JSON lines are
+    kept, start it with --since, and again with an instant before the last line: without it the
+    older events are missing.
     """
     from duebridge.admin.events import EventReader, Purges
     from duebridge.admin.operator import Operator
@@ -111,19 +115,63 @@ def _past(
 def _follow(
     reader: "EventReader", journals: "Callable[[], list[Journal]]", output: Output
 ) -> NoReturn:
-    """Print what comes, of new routes too; wait for a store that is away, and say so once."""
-    is_away = False
+    """Print what comes, of new routes too, but for what is away."""
+    outage = Outage(reader)
     while True:
         time.sleep(POLL_EVERY_S)
+        with outage.reading():
+            _show(_unread(reader, journals, outage), output)
+
+
+def _unread(
+    reader: "EventReader", journals: "Callable[[], list[Journal]]", outage: "Outage"
+) -> "Iterator[EnvelopeEvent]":
+    try:
+        with suppress(ConfigError):  # the only route was purged
+            reader.add(journals())
+    except StoreUnavailable as error:
+        outage.leave_out(error)
+    yield from reader.new(outage.leave_out)
+
+
+class Outage:
+    """Waits for what is away, at most `PATIENCE_S`; then leaves it out. Says either once."""
+
+    def __init__(self, reader: "EventReader") -> None:
+        self._reader = reader
+        self._since: float | None = None
+        self._is_met = False
+        self._left_out: set[Shard] = set()
+        self._told = 0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around each reading: it ends an outage if it has met none."""
+        self._is_met = False
+        self._left_out.clear()
         try:
-            with suppress(ConfigError):  # the only route was purged
-                reader.add(journals())
-            _show(reader.new(), output)
-            is_away = False
+            yield
         except StoreUnavailable as error:
-            if not is_away:
+            if self._since is None:
                 complain(f"duebridge: {error}; waiting for the store")
-            is_away = True
+            self._since = self._since or time.monotonic()
+            return
+        self._tell_left_out()
+        if not self._is_met:
+            self._since, self._told = None, 0
+
+    def leave_out(self, error: StoreUnavailable, shard: "Shard | None" = None) -> None:
+        """Leave a shard out, or what else is away; raise its error while we are patient."""
+        if self._since is None or time.monotonic() - self._since < PATIENCE_S:
+            raise error
+        self._is_met = True
+        self._left_out |= {shard} if shard else set()
+
+    def _tell_left_out(self) -> None:
+        away, every = len(self._left_out), self._reader.shards
+        if self._told < away < every:
+            complain(f"duebridge: going on without {away} of {every} shards until they are back")
+            self._told = away
 
 
 def _show(found: "Iterable[EnvelopeEvent]", output: Output) -> None:
