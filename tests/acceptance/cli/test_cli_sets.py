@@ -1,20 +1,22 @@
 """Every command once on a Sentinel set and on a Cluster of six, as the user with the least rights.
 
-`events --follow` also over a failover of each.
+`events --follow` also over a failover of each, and while a node of the Cluster is away.
 """
 
 import json
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from duebridge.producer import Producer
+from duebridge.store.routing import shard_number
 from tests.support.command import Command, kill_due, wait_until
 from tests.support.redis.least import granted, url_as
-from tests.support.redis.redis_sets import SETS, AnySet
+from tests.support.redis.redis_sets import SETS, AnySet, ClusterOfSix
 from tests.support.serving import serving
 
 NAMESPACES = "duebridge*"  # the command's, and that of serve
@@ -136,6 +138,41 @@ def test_events_follow_in_a_failover_prints_each_event_once(kind: str, tmp_path:
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     assert (process.returncode, out, found) == (130, b"", ids)
+
+
+def test_events_follow_goes_on_without_a_node_that_stays_away(tmp_path: Path) -> None:
+    with (
+        opened("cluster", tmp_path) as place,
+        closing(Producer.from_config(place.run.file)) as producer,
+    ):
+        assert isinstance(place.set, ClusterOfSix)
+        wait_until(lambda: place.is_sent("before"), "an envelope")
+        needed = [place.set.owner_of(key) for key in ("{duebridge:reminders:0}", "{duebridge}")]
+        away = next(each for each in place.set.masters() if each not in needed)
+        name = next(
+            each
+            for each in map(str, range(100))
+            if place.set.owner_of(f"{{duebridge:others:{shard_number(each, 6)}}}") is away
+        )
+        process = place.run.start("events", "--follow", "--output", "json")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        found = [json.loads(process.stdout.readline())["id"]]
+        gone = [*place.set.replicas_of(away), away]
+        for each in gone:
+            each.freeze()  # once killed it would not know the user any more
+        assert process.stderr.readline().endswith(b"; waiting for the store\n")
+        producer.schedule("reminders", "x", delay="1h", id="during")
+        found.append(json.loads(process.stdout.readline())["id"])
+        assert b"going on without" in process.stderr.readline()
+        for each in gone:
+            each.resume()
+        place.set.await_whole()
+        producer.schedule("others", "x", delay="1h", id=name)
+        found.append(json.loads(process.stdout.readline())["id"])
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert found == ["before", "during", name]
 
 
 def test_bench_measures_a_set(place: Place, kafka_bootstrap: str) -> None:
