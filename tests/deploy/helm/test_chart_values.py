@@ -27,6 +27,7 @@ from tests.deploy.chart import (
     ChartRefused,
     Object,
     is_hook,
+    loaded,
     one,
     values_of,
 )
@@ -138,6 +139,51 @@ def test_wrong_value_is_refused_by_its_place(
 ) -> None:
     with pytest.raises(ChartRefused, match=named):
         chart.given(values)
+
+
+def named(tmp_path: Path, block: str, word: str) -> tuple[str, str]:
+    """Return the options for a configuration with a name of this block as it is written here."""
+    names = {"brokers": "orders", "routes": "reminders", "intakes": "retries"} | {block: word}
+    broker, route = (json.dumps(names[each].strip('"')) for each in ("brokers", "routes"))
+    text = f"""
+config:
+  store: {{url: redis://r}}
+  brokers:
+    {names["brokers"]}: {{type: kafka, bootstrap_servers: ["k:9092"]}}
+  routes:
+    {names["routes"]}:
+      target: {{broker: {broker}, topic: a}}
+      dead_letter: {{broker: {broker}, topic: dead}}
+  intakes:
+    {names["intakes"]}: {{source: {{broker: {broker}, topic: b}}, route: {route}}}
+"""
+    (file := tmp_path / "values.yaml").write_text(text, "utf-8")
+    return "-f", str(file)
+
+
+MISREAD = [
+    *(("routes", word) for word in ("no", "off", "n", "on", "yes", "y", "true")),
+    *(("routes", word) for word in ("0123", "1_000", "0x10", "1e3", "1.10", "1e-5", "0", "83")),
+    *((block, "0123") for block in ("brokers", "intakes")),
+]
+
+
+@pytest.mark.parametrize(("block", "word"), MISREAD)
+def test_refuse_name_that_helm_reads_as_another_says_to_quote_it(
+    chart: Chart, tmp_path: Path, block: str, word: str
+) -> None:
+    """As another route it would never get what producers schedule on the one that is written."""
+    with pytest.raises(ChartRefused, match=rf"config\.{block}\..*: expected a name .* quote"):
+        chart.template(*named(tmp_path, block, word))
+
+
+@pytest.mark.parametrize("word", ["no", "y", "0123", "1_000", "0x10", "1e3", "1.10", "007", "1.0"])
+def test_take_quoted_name_gives_workers_the_name_as_written(
+    chart: Chart, tmp_path: Path, word: str
+) -> None:
+    for block in ("brokers", "routes", "intakes"):
+        config = loaded(chart.template(*named(tmp_path, block, f'"{word}"')))
+        assert list(getattr(config, block)) == [word]
 
 
 def test_values_without_routes_are_refused(chart: Chart) -> None:

@@ -22,6 +22,20 @@
 {{- toYaml $config -}}
 {{- end -}}
 
+{{- /*
+Helm reads values as YAML 1.1: no is false there, and 0123 is 83; the program takes both for names. What was
+written is gone by now, so all that no longer differs from such a name is refused.
+*/ -}}
+{{- define "duebridge.refuseMisreadNames" -}}
+{{- range $block := ternary list (list "brokers" "routes" "intakes") (not (empty .Values.existingConfigMap)) -}}
+  {{- range $name, $_ := default dict (get $.Values.config $block) -}}
+    {{- if regexMatch "^(true|false|(0|[1-9][0-9]*)(\\.[0-9]*[1-9])?(e[+-][0-9]{2,})?)$" $name -}}
+      {{- fail (printf "config.%s.%s: expected a name that YAML 1.1 reads as text: quote no, on, y, 0123, 1.10 and the like (\"no\"); got one that reads as %s. A route that is called just that needs an existingConfigMap" $block $name $name) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The text that the pods will read, as far as it can be known now. */ -}}
 {{- define "duebridge.configText" -}}
 {{- if .Values.existingConfigMap -}}
