@@ -153,10 +153,13 @@ def named_intake(name: str, intake: Any, brokers: Any) -> Any:
 
 
 def intake_faults(
-    intakes: Mapping[str, IntakeSettings], routes: Mapping[str, AddressedRoute]
+    intakes: Mapping[str, IntakeSettings],
+    routes: Mapping[str, AddressedRoute],
+    brokers: Mapping[str, Any],
 ) -> Iterator[Fault]:
-    """Yield the faults of intakes among the routes of their file."""
+    """Yield the faults of intakes among the routes and brokers of their file."""
     yield from _shared_sources(intakes)
+    yield from _shared_exchanges(intakes, brokers)
     for name, intake in intakes.items():
         path = ("intakes", name)
         if intake.name != name:
@@ -178,6 +181,19 @@ def _shared_sources(intakes: Mapping[str, IntakeSettings]) -> Iterator[Fault]:
             said = ", ".join(f"{field} {value}" for field, value in shared.items())
             text = f"expected a source of its own; intake {first} reads {said}, too"
             yield ("intakes", name, "source"), f"{text}: each would get a part of the messages"
+
+
+def _shared_exchanges(
+    intakes: Mapping[str, IntakeSettings], brokers: Mapping[str, Any]
+) -> Iterator[Fault]:
+    """Yield a fault for each intake whose exchange an earlier one declares: both would get all."""
+    found: dict[Target, str] = {}
+    for name, intake in intakes.items():
+        due = _due_target(intake, brokers)
+        first = name if due is None else found.setdefault(due, name)
+        if first != name:
+            text = f"expected an exchange of its own; intake {first} declares this one, too"
+            yield ("intakes", name, "declare"), f"{text}: each would get a copy of each message"
 
 
 def _faults_beside(intake: IntakeSettings, route: AddressedRoute) -> Iterator[Fault]:
@@ -218,7 +234,14 @@ def due_targets(
 ) -> Iterator[DueTarget]:
     """Yield, by route, the targets that declared intakes are due at, as globs."""
     for intake in intakes.values():
-        kind = type_of(brokers.get(intake.source.broker))
-        if kind is not None and intake.declare is not None and intake.to == "declared":
-            declare = intake.declare.model_dump()
-            yield DueTarget(intake.route, kind.due_target(intake.source.broker, declare))
+        due = _due_target(intake, brokers)
+        if due is not None and intake.to == "declared":
+            yield DueTarget(intake.route, due)
+
+
+def _due_target(intake: IntakeSettings, brokers: Mapping[str, Any]) -> Target | None:
+    """Return where the exchange that an intake declares sends what is due, as a glob."""
+    kind = type_of(brokers.get(intake.source.broker))
+    if kind is None or intake.declare is None:
+        return None
+    return kind.due_target(intake.source.broker, intake.declare.model_dump())

@@ -234,7 +234,7 @@ class Config(Model):
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         faults = (*self._lease_faults(), *self._name_faults(), *self._absent_faults())
-        in_intakes = intake_faults(self.intakes, self.routes)
+        in_intakes = intake_faults(self.intakes, self.routes, self.brokers)
         in_tiers = unlike_faults(self._tiers())
         refuse(self, [*faults, *self._durability_faults(), *in_intakes, *in_tiers])
         self._permit_due_targets()
