@@ -1,9 +1,10 @@
-"""Python's runtime: settings for processes that duebridge owns, and threads in the background.
+"""Python's runtime: settings for processes that duebridge owns, their sockets, and threads.
 
 The settings hold for all of a process.
 """
 
 import gc
+import socket
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -16,8 +17,22 @@ from typing import TypeVar
 # Python's default of 700 allocations runs it every few messages or requests, and finds no garbage.
 THRESHOLDS = (50_000, 20, 50)
 SWITCH_S = 0.0005
+EVERY_ADDRESS = "::"  # of IPv4 too
+BACKLOG = 1024
 
 T = TypeVar("T")
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; at `EVERY_ADDRESS` it hears IPv6 and IPv4.
+
+    A machine without IPv6 hears IPv4 there. Raises `OSError`.
+    """
+    if host == EVERY_ADDRESS and not socket.has_dualstack_ipv6():
+        host = "0.0.0.0"  # noqa: S104 - as asked
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    both = host == EVERY_ADDRESS
+    return socket.create_server((host, port), family=family, backlog=BACKLOG, dualstack_ipv6=both)
 
 
 @contextmanager

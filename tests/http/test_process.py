@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import httpx
@@ -12,11 +13,14 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from duebridge.config.models import Config
+from duebridge.config.serve import ListenAddress
 from duebridge.http.app import build_app
+from duebridge.http.process import listen
 from duebridge.http.site import Site
 from duebridge.http.tokens import NoTokens
 from duebridge.store.server.connection import open_connection
 from tests.support.command import Command
+from tests.support.servers import loopbacks
 from tests.support.serving import CONFIG, ORDERS, Served, serving
 
 
@@ -39,6 +43,20 @@ def test_server_that_cannot_start_says_why(
     duebridge.file.write_text(json.dumps(whole))
     done = duebridge("serve")
     assert (done.code, said.replace("{port}", port) in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize("client", loopbacks())
+def test_listen_at_every_address_hears_ipv6_and_ipv4(client: str) -> None:
+    with listen(ListenAddress("::", 0)) as listener:
+        socket.create_connection((client, listener.getsockname()[1]), timeout=10).close()
+
+
+def test_listen_at_every_address_without_ipv6_hears_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chart has it listen there on every machine."""
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    with listen(ListenAddress("::", 0)) as listener:
+        assert listener.family == socket.AF_INET
+        socket.create_connection(("127.0.0.1", listener.getsockname()[1]), timeout=10).close()
 
 
 def test_server_whose_store_is_away_exits_3(duebridge: Command) -> None:

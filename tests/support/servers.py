@@ -54,6 +54,15 @@ def free_port() -> int:
     raise AssertionError("no free port")
 
 
+def loopbacks() -> list[str]:
+    """Return this machine's own address, and that of IPv6 where it has one."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return ["127.0.0.1"]
+    return ["127.0.0.1", "::1"]
+
+
 @contextmanager
 def redis_server(home: Path, *options: str) -> Iterator[int]:
     """Run a redis-server of our own, with nothing persisted, and give its port."""

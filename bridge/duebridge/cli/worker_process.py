@@ -27,7 +27,7 @@ from duebridge.worker.process import Runner
 from duebridge.worker.reload import CONFIG_EVERY_S, Changes, Reload
 from duebridge.worker.reporting.gauges import register
 from duebridge.worker.reporting.missing import MissingRoutes
-from duebridge.worker.reporting.probes import HOST, HealthServer
+from duebridge.worker.reporting.probes import HealthServer
 from duebridge.worker.reporting.status import StatusWriter
 from duebridge.worker.reporting.store_monitor import StoreMonitor
 
@@ -176,9 +176,8 @@ def serve_health(
             missing=missing.faults,
         )
     except OSError as error:
-        raise ConfigError(
-            f"--health-port: cannot listen on {HOST}:{port}: {error.strerror}"
-        ) from error
+        text = f"--health-port: cannot listen on port {port}: {error.strerror}"
+        raise ConfigError(text) from error
     server.start()
     stack.callback(server.close)
     monitor.start()

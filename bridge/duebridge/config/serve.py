@@ -56,7 +56,7 @@ class Serve(Model):
     """The HTTP interface of `duebridge serve`: where it listens, and who may use it."""
 
     listen: Listen = "127.0.0.1:8480"
-    """HOST:PORT; without tokens it must be a loopback address."""
+    """HOST:PORT, [::]:PORT for IPv6 and IPv4; without tokens it must be a loopback address."""
     tokens: Annotated[Text | None, Field(repr=False)] = None
     """A reference to the file of tokens, "${file:/PATH}"; `duebridge token` makes them."""
     rate: Annotated[Whole, Field(ge=1)] | None = None

@@ -19,9 +19,9 @@ from duebridge.config.serve import ListenAddress
 from duebridge.errors import ConfigError
 from duebridge.http.connection.guarded import GuardedProtocol
 from duebridge.http.site import Site
+from duebridge.runtime import listening
 
 KEEP_ALIVE_S = 75  # longer than balancers keep an idle connection: they end it, not we
-BACKLOG = 1024
 INTERRUPTED = 130
 
 log = structlog.get_logger()
@@ -90,10 +90,9 @@ class Server(uvicorn.Server):
 
 
 def listen(address: ListenAddress) -> socket.socket:
-    """Return a socket that listens; raises `ConfigError` if it cannot."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    """Return a socket that listens, at `::` to IPv4 too; raises `ConfigError` if it cannot."""
     try:
-        return socket.create_server((address.host, address.port), family=family, backlog=BACKLOG)
+        return listening(address.host, address.port)
     except OSError as error:
         where = f"{address.host}:{address.port}"
         raise ConfigError(f"serve.listen: cannot listen on {where}: {error.strerror}") from error

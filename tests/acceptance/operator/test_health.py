@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import pairwise
 from threading import Event
@@ -22,6 +22,7 @@ from duebridge.worker.reporting.store_monitor import StoreSnapshot
 from tests.acceptance.site import fetch, memory_config
 from tests.support.floor import Floor
 from tests.support.metrics_exposed import registry_of
+from tests.support.servers import loopbacks
 
 RESET = b"\1\0\0\0\0\0\0\0"  # linger of 0 s: a client that is killed
 SHARD = {"route": "r", "shard": "0"}
@@ -46,6 +47,16 @@ def port(floor: Floor) -> Iterator[int]:
 def get(port: int) -> Get:
     """Fetch a path of the floor's server."""
     return partial(fetch, port)
+
+
+@pytest.mark.parametrize("address", loopbacks())
+def test_probe_of_either_protocol_is_answered(floor: Floor, address: str) -> None:
+    """The kubelet of an IPv6-only cluster has no other address to ask."""
+    server = HealthServer(floor.worker, port=0)
+    server.start()
+    with closing(server), socket.create_connection((address, server.port), timeout=10) as client:
+        client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.0 ")
 
 
 def test_livez_fails_when_the_loop_stands_still(floor: Floor, get: Get) -> None:

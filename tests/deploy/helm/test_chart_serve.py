@@ -65,7 +65,7 @@ def test_network_policy_lets_in_who_is_named_and_out_as_the_workers(chart: Chart
 
 def test_configuration_listens_beyond_the_pod_with_tokens(chart: Chart) -> None:
     serve = loaded(chart.mode("serve")).serve
-    assert (serve.listen, serve.tokens) == ("0.0.0.0:8480", "${file:/secrets/http/tokens.yaml}")
+    assert (serve.listen, serve.tokens) == ("[::]:8480", "${file:/secrets/http/tokens.yaml}")
     assert "http" not in map(component_of, chart.mode("kafka")), "none unless it is asked for"
 
 

@@ -21,6 +21,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
 from duebridge.errors import described
+from duebridge.runtime import EVERY_ADDRESS, listening
 from duebridge.store.wire.poll import NONE, Stats
 from duebridge.store.workers import IntakeRecord
 from duebridge.worker.shard import ShardView
@@ -29,7 +30,6 @@ from duebridge.worker.worker import Worker
 # Above the timeouts of store calls and broker pings. With three probes 4 s apart and 3 s of grace,
 # a frozen worker is still replaced within 30 s.
 FROZEN_AFTER_S = 12.0
-HOST = "0.0.0.0"  # noqa: S104 - the kubelet probes from outside the pod
 MOST_CONNECTIONS = 32
 INTAKE_FROZEN_AFTER_S = 60.0  # above a publish deadline, of its dead letters, and a slow log-in
 
@@ -48,7 +48,10 @@ class _Server(ThreadingHTTPServer):
     """
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(address, handler)
+        super().__init__(address, handler, bind_and_activate=False)
+        self.socket.close()  # of IPv4 alone
+        self.socket = listening(*address)
+        self.server_address = self.socket.getsockname()
         self._open: dict[socket.socket, None] = {}  # oldest first
         self._guard = threading.Lock()
 
@@ -95,7 +98,7 @@ class HealthServer:
         self,
         worker: Worker,
         port: int,
-        host: str = HOST,
+        host: str = EVERY_ADDRESS,  # the kubelet probes from outside the pod, by IPv4 or IPv6
         intakes: Intakes = tuple,
         idle_s: Idle = dict,
         missing: Callable[[], list[str]] = list,

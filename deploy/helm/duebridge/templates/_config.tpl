@@ -17,7 +17,7 @@
   {{- if not $serve.tokens -}}
     {{- fail "config.serve.tokens: expected a reference such as ${file:/secrets/http/tokens.yaml}, and the Secret under secrets.files, since serve.enabled opens a port; got none" -}}
   {{- end -}}
-  {{- $_ := set $config "serve" (merge (dict "listen" "0.0.0.0:8480") $serve) -}}
+  {{- $_ := set $config "serve" (merge (dict "listen" "[::]:8480") $serve) -}}
 {{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
