@@ -65,8 +65,9 @@ def naming(broker: str, kind: str, client: str = "") -> Iterator[None]:
         remedy = _remedy((client, kind), error)
         raise ClientMissing(broker, _missing(kind, error), remedy) from error
     except ConfigError as error:
-        lines = str(error).splitlines()
-        raise ConfigError("\n".join(f"brokers.{broker}.{line}" for line in lines)) from None
+        place = f"brokers.{broker}."  # which a reference that is not resolved has already
+        lines = (line.removeprefix(place) for line in str(error).splitlines())
+        raise ConfigError("\n".join(f"{place}{line}" for line in lines)) from None
 
 
 def _missing(kind: str, error: ImportError) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from duebridge.config.broker_access import using
+from duebridge.config.broker_access import open_publisher, using
 from duebridge.config.offline import broker_faults, checked_config
 from duebridge.config.yaml_tree import read_tree
 from duebridge.envelope import Envelope, Target, target_as_dict, target_of
@@ -51,6 +51,15 @@ def test_naming_puts_the_broker_before_an_error_of_its_options() -> None:
         naming("orders", "kafka"),
     ):
         raise ConfigError("options.acks: owned")
+
+
+def test_broker_whose_variable_is_missing_says_so_at_its_place_once() -> None:
+    text = "brokers: {mail: {type: rabbitmq, url: '${NOPE_URL}'}}\nversion: 1\n"
+    target = "{broker: mail, exchange: '', routing_key: q}"
+    config = loaded(f"{text}routes: {{r: {{target: {target}}}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        open_publisher(config, "mail")
+    assert str(caught.value) == "brokers.mail.url: variable NOPE_URL: not set"
 
 
 @pytest.mark.parametrize(
