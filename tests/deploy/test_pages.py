@@ -12,7 +12,7 @@ import yaml
 from kafka import KafkaAdminClient
 
 from duebridge.http.tokens import digest_of, read_tokens
-from tests.deploy.chart import Chart, one, values_of
+from tests.deploy.chart import Chart, objects, one, values_of
 from tests.deploy.pages import PAGES, block, kafka_topics
 
 
@@ -27,6 +27,22 @@ def test_first_command_of_a_page_makes_the_topic(kafka_bootstrap: str, page: Pat
     with closing(KafkaAdminClient(bootstrap_servers=kafka_bootstrap)) as admin:
         assert topic in admin.list_topics()
         admin.delete_topics([topic])
+
+
+@pytest.mark.parametrize("account", [(), ("--set=serviceAccount.create=false",)])
+def test_line_of_the_page_renders_the_check_whoever_makes_its_account(
+    chart: Chart, account: tuple[str, ...]
+) -> None:
+    """What fails gives kubectl nothing to apply, and the wait after it finds no Job."""
+    lines = block(PAGES[0], "kubectl -n duebridge delete", "## Many releases")
+    line = next(each for each in lines.replace("\\\n", "").splitlines() if "templates/" in each)
+    program, *words = shlex.split(line.partition(" | ")[0])
+    assert program == "helm"
+    words[words.index("values.yaml")] = str(values_of("kafka"))
+    rendered = list(objects(chart.run(*words, *account)))
+    assert one(rendered, "Job", "duebridge-check")
+    accounts = [each for each in rendered if each["kind"] == "ServiceAccount"]
+    assert bool(accounts) is not bool(account)
 
 
 def test_lines_of_the_page_make_a_token_that_the_console_takes(
