@@ -31,7 +31,7 @@ def values_schema() -> dict[str, Any]:
     values["properties"] |= {key: {"description": f"See {here}."} for key, here in _elsewhere()}
     named = {"existingConfigMap": {"minLength": 1}}
     has_own = {"required": ["existingConfigMap"], "properties": named}
-    from_values = {"properties": {"config": {"required": NAMED}}}
+    from_values = {"required": ["config"], "properties": {"config": {"required": NAMED}}}
     return {
         "$schema": DIALECT,
         "title": "values.yaml",

@@ -191,6 +191,11 @@ def test_values_without_routes_are_refused(chart: Chart) -> None:
         chart.template()
 
 
+def test_values_whose_config_is_null_are_refused_by_its_name(chart: Chart) -> None:
+    with pytest.raises(ChartRefused, match="missing property 'config'"):
+        chart.template("--set=config=null")
+
+
 def test_chart_in_another_chart_may_have_global_values(chart: Chart) -> None:
     assert chart.given({"global": {"cluster": "a"}})
 

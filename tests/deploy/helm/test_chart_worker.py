@@ -5,6 +5,7 @@ import pytest
 from duebridge.config.models import WorkerSettings
 from duebridge.worker.reporting.probes import FROZEN_AFTER_S
 from tests.deploy.chart import (
+    FOLDER,
     MODES,
     Chart,
     ChartRefused,
@@ -14,6 +15,7 @@ from tests.deploy.chart import (
     one,
     pod_of,
     pod_templates,
+    values_of,
 )
 from tests.support.checkout import ROOT
 
@@ -49,6 +51,14 @@ def test_existing_config_is_mounted_and_none_made(chart: Chart) -> None:
     assert not [each for each in rendered if each["kind"] == "ConfigMap"]
     pods = [pod_of(rendered), pod_of(rendered, "Job", "demo-duebridge-check")]
     assert [pod["volumes"][0]["configMap"]["name"] for pod in pods] == ["our-duebridge"] * 2
+
+
+def test_existing_config_needs_no_config_in_values(chart: Chart) -> None:
+    options = ("config=null", "serve.enabled=true", "intakeWorkers.a.replicas=1")
+    words = ("install", "demo", str(FOLDER), "--dry-run=client", "--set", ",".join(options))
+    said = chart.run(*words, "-f", str(values_of("existing-config")))
+    assert "demo-duebridge-a" in said
+    assert "duebridge send ROUTE hello" in said
 
 
 def test_checksum_changes_with_the_configuration_alone(chart: Chart) -> None:

@@ -2,7 +2,7 @@
 
 {{- /* As given; else where this release's envelopes are; else of the release and its own namespace. */ -}}
 {{- define "duebridge.namespace" -}}
-{{- $given := (default dict .Values.config.store).namespace -}}
+{{- $given := (default dict (default dict .Values.config).store).namespace -}}
 {{- $installed := include "duebridge.installedNamespace" . -}}
 {{- $derived := printf "%s.%s" .Release.Namespace .Release.Name -}}
 {{- default (default $derived $installed) $given -}}
