@@ -1,8 +1,12 @@
 """`duebridge serve` in the chart: what it runs, who reaches it, and what it needs."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.deploy.api_server import api_server
 from tests.deploy.chart import (
+    FOLDER,
     Chart,
     ChartRefused,
     Object,
@@ -98,6 +102,39 @@ def test_console_and_senders_reach_the_same_pods(chart: Chart) -> None:
 def test_serve_without_tokens_is_refused(chart: Chart) -> None:
     with pytest.raises(ChartRefused, match=r"config\.serve\.tokens: expected"):
         chart.given(OPEN)
+
+
+OWN = ("--set=existingConfigMap=own", "--set=serve.enabled=true")
+FOUND = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own"}}
+BEYOND = 'tokens: "${file:/t}"'
+
+
+@pytest.mark.parametrize(
+    "serve", ["", "{rate: 5}", '{listen: "localhost:8480"}', f'{{listen: "[::]:80", {BEYOND}}}']
+)
+def test_refuse_config_map_whose_serve_no_probe_finds_says_where_to_listen(
+    chart: Chart, tmp_path: Path, serve: str
+) -> None:
+    """The check passes, and the kubelet would restart its pods for ever."""
+    found = {**FOUND, "data": {"duebridge.yaml": f"version: 1\nserve: {serve}\n"}}
+    said = r'existingConfigMap: expected serve\.listen "\[::\]:8480" in own,'
+    with api_server([found], tmp_path) as looked_up, pytest.raises(ChartRefused, match=said):
+        chart.template(*looked_up, *OWN)
+
+
+@pytest.mark.parametrize("listen", ["[::]:8480", "0.0.0.0:8480", "${LISTEN}"])
+def test_take_config_map_whose_serve_probes_find_makes_its_pods(
+    chart: Chart, tmp_path: Path, listen: str
+) -> None:
+    text = f'serve: {{listen: "{listen}", {BEYOND}}}'
+    found = {**FOUND, "data": {"duebridge.yaml": text}}
+    with api_server([found], tmp_path) as looked_up:
+        assert container_of(chart.template(*looked_up, *OWN), "Deployment", NAME)
+
+
+def test_notes_say_what_serve_needs_of_a_config_map_that_helm_cannot_read(chart: Chart) -> None:
+    words = ("install", "demo", str(FOLDER), "--dry-run=client", *OWN)
+    assert 'serve: {listen: "[::]:8480", tokens:' in chart.run(*words).partition("NOTES:\n")[2]
 
 
 def test_ingress_without_tls_is_refused(chart: Chart) -> None:

@@ -46,6 +46,18 @@ written is gone by now, so all that no longer differs from such a name is refuse
 {{- end -}}
 {{- end -}}
 
+{{- /* Of a ConfigMap that Helm can read: where serve listens, probes and the Service have to find it. */ -}}
+{{- define "duebridge.refuseDeafServe" -}}
+{{- $text := include "duebridge.configText" . -}}
+{{- if and .Values.serve.enabled .Values.existingConfigMap $text -}}
+  {{- $listen := (default dict (fromYaml $text).serve).listen | default "127.0.0.1:8480" | toString -}}
+  {{- $isLocal := regexMatch "^(127\\.|localhost:|\\[::1\\])" $listen -}}
+  {{- if or $isLocal (not (or (hasSuffix ":8480" $listen) (contains "$" $listen))) -}}
+    {{- fail (printf "existingConfigMap: expected serve.listen \"[::]:8480\" in %s, where probes and the Service ask, and serve.tokens beside it, since serve.enabled; got %s" .Values.existingConfigMap $listen) -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* A duration such as 1h30m or 1.5m as whole seconds, rounded up: all its parts. */ -}}
 {{- define "duebridge.seconds" -}}
 {{- $factors := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 "w" 604800.0 -}}
