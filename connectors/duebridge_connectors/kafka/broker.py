@@ -27,7 +27,7 @@ class KafkaSettings(BrokerSettings):
 
     type: Literal["kafka"]
     bootstrap_servers: AtUse[Annotated[list[Text], Field(min_length=1)]]
-    """The first servers to ask, as host:port."""
+    """The first servers to ask, as host:port; an item may list several with commas."""
     client: Literal["kafka-python", "librdkafka"] = "kafka-python"
     """The client library that publishes."""
     options: AtUse[Options] = Field({})

@@ -70,22 +70,28 @@ def checked_options(settings: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def servers_of(settings: Mapping[str, object]) -> list[str]:
-    """Return the bootstrap servers as host:port; raises `ConfigError`."""
+    """Return the bootstrap servers, each as host:port; raises `ConfigError`.
+
+    One item may list several with commas, as the usual `${KAFKA_BOOTSTRAP}` does.
+    """
     servers = settings.get("bootstrap_servers")
-    names = servers.split(",") if isinstance(servers, str) else servers
-    if not isinstance(names, list | tuple) or not names:
+    items = [servers] if isinstance(servers, str) else servers
+    if not isinstance(items, list | tuple) or not items:
         raise ConfigError(f"bootstrap_servers: expected a list of host:port; got {servers!r}")
+    found: list[str] = []
     mistakes = MistakeCollector()
-    for index, name in enumerate(names):
+    for index, item in enumerate(items):
         with mistakes.collecting():
-            _check_server(f"bootstrap_servers.{index}", name)
+            found += _servers_in(f"bootstrap_servers.{index}", item)
     mistakes.raise_any()
-    return [name.strip() for name in names]
+    return found
 
 
-def _check_server(key: str, name: object) -> None:
-    if not isinstance(name, str) or not _has_port(name.strip()):
-        raise ConfigError(f"{key}: expected host:port; got {_shown(name)}")
+def _servers_in(key: str, item: object) -> list[str]:
+    names = [name.strip() for name in item.split(",")] if isinstance(item, str) else []
+    if not names or not all(map(_has_port, names)):
+        raise ConfigError(f"{key}: expected host:port; got {_shown(item)}")
+    return names
 
 
 def _has_port(server: str) -> bool:
