@@ -10,6 +10,13 @@ from duebridge.ports.settings import MistakeCollector
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
 
+IDLE = "connections.max.idle.ms"
+MOST = 2_147_483_647  # of an int32; in milliseconds, 24 days
+# A client closes idle connections just before it would use them: with 1 s each message was late by
+# up to 2 s, and 0 kept kafka-python busy for ever. Its consumer wants more than `REQUEST_MS`.
+MIN_IDLE_MS = 15_000
+MIN_BACKOFF_MS = 10  # with none, a client asks an absent broker without a pause
+
 
 def client_options(options: Mapping[str, object]) -> dict[str, object]:
     """Return keyword arguments of `KafkaProducer` for options with Kafka's dotted names.
@@ -75,11 +82,27 @@ def _token_provider(value: object) -> TokenProvider:
     return TokenProvider(TokenSource(_text(value)))
 
 
-def _integer(value: object) -> int:
-    # A number from ${VARIABLE} is text.
-    if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal():
-        raise ValueError("a whole number")
-    return int(value)
+def _integer(least: int = 0) -> Callable[[object], int]:
+    def convert(value: object) -> int:
+        # A number from ${VARIABLE} is text.
+        is_given = isinstance(value, int | str) and not isinstance(value, bool)
+        if not is_given or not str(value).isdecimal():
+            raise ValueError("a whole number")
+        if len(str(value)) > 10 or not least <= int(str(value)) <= MOST:
+            raise ValueError(f"a whole number from {least} to {MOST}")
+        return int(str(value))
+
+    return convert
+
+
+def _idle_ms(value: object) -> int:
+    """Return when a connection is idle; -1 is never, as for Java."""
+    if str(value) == "-1":
+        return MOST
+    try:
+        return _integer(MIN_IDLE_MS)(value)
+    except ValueError as error:
+        raise ValueError(f"-1 for never, or {error}") from None
 
 
 def _choice(meanings: Mapping[str, object]) -> Callable[[object], object]:
@@ -109,22 +132,22 @@ def _codec(value: object) -> object:
 
 
 OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
-    "batch.size": ("batch_size", _integer),
+    "batch.size": ("batch_size", _integer()),
     "client.dns.lookup": (
         "client_dns_lookup",
         _one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ),
     "client.id": ("client_id", _text),
     "compression.type": ("compression_type", _codec),
-    "connections.max.idle.ms": ("connections_max_idle_ms", _integer),
-    "linger.ms": ("linger_ms", _integer),
-    "max.request.size": ("max_request_size", _integer),
-    "metadata.max.age.ms": ("metadata_max_age_ms", _integer),
-    "receive.buffer.bytes": ("receive_buffer_bytes", _integer),
-    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _integer),
-    "reconnect.backoff.ms": ("reconnect_backoff_ms", _integer),
-    "retry.backoff.ms": ("retry_backoff_ms", _integer),
-    "send.buffer.bytes": ("send_buffer_bytes", _integer),
+    IDLE: ("connections_max_idle_ms", _idle_ms),
+    "linger.ms": ("linger_ms", _integer()),
+    "max.request.size": ("max_request_size", _integer()),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _integer()),
+    "receive.buffer.bytes": ("receive_buffer_bytes", _integer()),
+    "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _integer(MIN_BACKOFF_MS)),
+    "reconnect.backoff.ms": ("reconnect_backoff_ms", _integer(MIN_BACKOFF_MS)),
+    "retry.backoff.ms": ("retry_backoff_ms", _integer(1)),
+    "send.buffer.bytes": ("send_buffer_bytes", _integer()),
     # Security options have librdkafka's names; Java's require key stores.
     "sasl.kerberos.service.name": ("sasl_kerberos_service_name", _text),
     "sasl.mechanism": (

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.settings import MistakeCollector
 from duebridge_connectors.kafka.kafka_python.network import DIRECT
-from duebridge_connectors.kafka.options import OPTIONS, client_options
+from duebridge_connectors.kafka.options import IDLE, OPTIONS, client_options
 from duebridge_connectors.kafka.security import check_security
 
 SETTINGS = ("type", "bootstrap_servers", "client", "options")
@@ -37,7 +37,7 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
     options = checked_options(settings)
     if client_of(settings) == "librdkafka":
         # librdkafka has checked its own options; kafka-python only inspects topics.
-        options = {name: options[name] for name in options if name in OPTIONS}
+        options = {name: options[name] for name in options if name in OPTIONS and name != IDLE}
     mistakes = MistakeCollector()
     with mistakes.collecting():
         servers = servers_of(settings)

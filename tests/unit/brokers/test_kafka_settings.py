@@ -12,8 +12,9 @@ from duebridge_connectors import kafka
 from duebridge_connectors.kafka import librdkafka, open_publisher
 from duebridge_connectors.kafka.librdkafka.settings import OWNED as LIB_OWNED
 from duebridge_connectors.kafka.librdkafka.settings import producer_config as lib_producer_config
-from duebridge_connectors.kafka.options import OPTIONS, OWNED
+from duebridge_connectors.kafka.options import MIN_IDLE_MS, OPTIONS, OWNED
 from duebridge_connectors.kafka.settings import producer_config
+from duebridge_connectors.kafka.source.settings import REQUEST_MS
 
 from kafka import KafkaProducer  # isort: skip
 
@@ -40,6 +41,11 @@ def lib_config(deadline_s: float = 15.0, **options: object) -> Mapping[str, obje
                     "bootstrap_servers": ["localhost:9092"]}),
         (config(compression_type="zstd", linger_ms="5", client_id="shop", batch_size=1000),
          {"compression_type": "zstd", "linger_ms": 5, "client_id": "shop", "batch_size": 1000}),
+        (config(connections_max_idle_ms=-1), {"connections_max_idle_ms": 2**31 - 1}),
+        (config(connections_max_idle_ms="15000"), {"connections_max_idle_ms": 15_000}),
+        (lib_config(connections_max_idle_ms=-1), {"connections.max.idle.ms": "0"}),
+        (lib_config(connections_max_idle_ms=0), {"connections.max.idle.ms": "0"}),
+        (lib_config(connections_max_idle_ms=15_000), {"connections.max.idle.ms": "15000"}),
         (config(compression_type="none"), {"compression_type": None}),
         (producer_config({"bootstrap_servers": "a:1, b:2"}, 15.0),
          {"bootstrap_servers": ["a:1", "b:2"]}),
@@ -118,6 +124,15 @@ def test_give_an_option_of_the_bridges_own_is_refused_with_the_reason(name: str)
         (BOTH, {"options": {"linger.ms": "soon"}}, "expected a whole number; got another value"),
         (["kafka-python"], {"options": {"linger.ms": True}},
          "expected a whole number; got another value"),
+        (["kafka-python"], {"options": {"connections.max.idle.ms": 0}},
+         "expected -1 for never, or a whole number from 15000 to 2147483647; got another value"),
+        (BOTH, {"options": {"connections.max.idle.ms": 1000}},
+         "expected -1 for never, or a whole number from 15000 to 2147483647; got another value"),
+        (BOTH, {"options": {"reconnect.backoff.max.ms": "0"}}, "a whole number from 10 to "),
+        (BOTH, {"options": {"reconnect.backoff.ms": 0}}, "a whole number from 10 to "),
+        (BOTH, {"options": {"retry.backoff.ms": 0}}, "a whole number from 1 to "),
+        (BOTH, {"options": {"receive.buffer.bytes": 2**31}}, "a whole number from 0 to "),
+        (BOTH, {"options": {"batch.size": "9" * 5000}}, "a whole number from 0 to "),
         (BOTH, {"options": {"linger.ms": 3000}}, "expected at most 2250"),
         (["kafka-python"], {"options": {"compression.type": "rar"}}, "expected one of none, gzip"),
         (BOTH, {"options": {"security.protocol": "ssl"}}, "expected one of PLAINTEXT, SSL"),
@@ -179,8 +194,16 @@ def test_translate_a_token_provider_gives_its_tokens() -> None:
     assert call("") == TOKEN
 
 
+def test_least_idle_time_is_one_that_kafka_pythons_consumer_takes() -> None:
+    assert MIN_IDLE_MS > REQUEST_MS
+
+
 def test_questions_by_kafka_python_leave_librdkafkas_own_options_out() -> None:
-    options = {"sticky.partitioning.linger.ms": 7, "client.id": "shop"}
+    options = {
+        "client.id": "shop",
+        "connections.max.idle.ms": 0,
+        "sticky.partitioning.linger.ms": 7,
+    }
     given = producer_config({**SERVERS, "client": "librdkafka", "options": options}, 15.0)
     assert given["client_id"] == "shop"
 

@@ -9,7 +9,7 @@ from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.settings import MistakeCollector
 from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
 from duebridge_connectors.kafka.oauth import TokenSource
-from duebridge_connectors.kafka.options import OPTIONS, converted, refuse_owned, translated
+from duebridge_connectors.kafka.options import IDLE, OPTIONS, converted, refuse_owned, translated
 from duebridge_connectors.kafka.options import OWNED as OWNED_BY_BOTH
 from duebridge_connectors.kafka.security import check_security
 from duebridge_connectors.kafka.settings import (
@@ -107,6 +107,8 @@ def _translated(name: str, value: object) -> tuple[str, object]:
     if name == TOKEN_PROVIDER:
         source = TokenSource(str(converted(name, value, _scalar)))
         return "oauth_cb", lambda _: source.current()
+    if name == IDLE and str(value) in ("-1", "0"):
+        return name, "0"  # its word for never
     # librdkafka has every codec built in, unlike kafka-python.
     convert = _scalar if name == "compression.type" else OPTIONS.get(name, ("", _scalar))[1]
     converted(name, value, convert)
