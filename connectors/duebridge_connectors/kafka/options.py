@@ -12,6 +12,7 @@ from duebridge_connectors.kafka.oauth import TokenSource
 
 IDLE = "connections.max.idle.ms"
 MOST = 2_147_483_647  # of an int32; in milliseconds, 24 days
+MOST_TEXT_BYTES = 32_767  # of a text in Kafka's protocol
 # A client closes idle connections just before it would use them: with 1 s each message was late by
 # up to 2 s, and 0 kept kafka-python busy for ever. Its consumer wants more than `REQUEST_MS`.
 MIN_IDLE_MS = 15_000
@@ -65,6 +66,13 @@ def _text(value: object) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError("text")
     return value
+
+
+def _short_text(value: object) -> str:
+    text = _text(value)
+    if len(text.encode()) > MOST_TEXT_BYTES:
+        raise ValueError(f"text of at most {MOST_TEXT_BYTES} bytes")
+    return text
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
@@ -137,7 +145,7 @@ OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
         "client_dns_lookup",
         _one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     ),
-    "client.id": ("client_id", _text),
+    "client.id": ("client_id", _short_text),
     "compression.type": ("compression_type", _codec),
     IDLE: ("connections_max_idle_ms", _idle_ms),
     "linger.ms": ("linger_ms", _integer()),

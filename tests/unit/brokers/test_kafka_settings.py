@@ -137,6 +137,7 @@ def test_give_an_option_of_the_bridges_own_is_refused_with_the_reason(name: str)
         (["kafka-python"], {"options": {"compression.type": "rar"}}, "expected one of none, gzip"),
         (BOTH, {"options": {"security.protocol": "ssl"}}, "expected one of PLAINTEXT, SSL"),
         (["kafka-python"], {"options": {"client.id": 7}}, "expected text; got another value"),
+        (BOTH, {"options": {"client.id": "x" * 40_000}}, "expected text of at most 32767 bytes"),
         (BOTH, {"options": ["acks"]}, "options: expected a mapping"),
         (BOTH, {"option": {}}, "option: unknown key, did you mean options?"),
         (["kafka-python"], {"client": "confluent"},
