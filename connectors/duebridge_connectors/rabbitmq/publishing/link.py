@@ -51,7 +51,10 @@ class Link:
         parameters: Parameters,
         jitter: Callable[[float, float], float] = uniform,
         read_parameters: ReadParameters | None = None,
+        known_defect: str = "",
     ) -> None:
+        """Start; log no traceback for `known_defect`, by which the link before this one ended."""
+        self.defect = known_defect
         self._parameters = parameters
         self._read_parameters = read_parameters or (lambda: parameters)
         self._jitter = jitter
@@ -113,12 +116,27 @@ class Link:
             self._connect()
             self._loop.start()
         except Exception as defect:
-            log.exception("rabbitmq_thread_failed")
+            self._log_defect(repr(defect))
             error = defect
         with self._closing:
             self._is_closed = True
         self._give_up(error)
+        if not isinstance(error, PublisherClosed):
+            self._end_connection(not_sent(error))
         self._loop.close()
+
+    def _log_defect(self, defect: str) -> None:
+        """Log the defect that ends the thread, with its traceback unless it is known."""
+        say = log.debug if defect == self.defect else log.exception
+        say("rabbitmq_thread_failed", error=defect)
+        self.defect = defect
+
+    def _end_connection(self, refusal: Outcome) -> None:
+        """Close the socket of a thread that failed: it would stay open until it is collected."""
+        self._refusal = refusal  # of what was handed over meanwhile
+        with suppress(Exception):
+            self._abort()
+            self._loop.start()
 
     def _connect(self) -> None:
         """Connect, with the password and the certificate that the files have now."""

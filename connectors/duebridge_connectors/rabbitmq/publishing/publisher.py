@@ -86,7 +86,10 @@ class RabbitPublisher:
             if self._is_closed:
                 return None
             if self._link is None or not self._link.is_alive:
-                self._link = Link(self._parameters, read_parameters=self._read_parameters)
+                defect = "" if self._link is None else self._link.defect
+                self._link = Link(
+                    self._parameters, read_parameters=self._read_parameters, known_defect=defect
+                )
             return self._link
 
     def _encode(self, deliveries: Sequence[Delivery]) -> PublishBatch:
