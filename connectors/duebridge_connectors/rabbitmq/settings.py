@@ -10,6 +10,7 @@ from pika.credentials import ExternalCredentials
 from duebridge.config.store_url import PERCENT_ENCODED, is_cut_by_password
 from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.settings import MistakeCollector
+from duebridge_connectors.rabbitmq.handshake import try_values
 from duebridge_connectors.rabbitmq.tls import ssl_options
 
 SETTINGS = ("type", "url", "options")
@@ -70,6 +71,7 @@ def connection_parameters(settings: Mapping[str, object]) -> Parameters:
     for name, value in values.items():
         if name not in in_url or name in given:
             setattr(parameters, name, value)
+    try_values(parameters)
     _set_security(parameters, url, given)
     return parameters
 

@@ -44,14 +44,14 @@ def test_read_options_sets_each_under_pikas_name() -> None:
         "blocked_connection_timeout": "1.5",
         "frame_max": 8192,
         "client_properties": {"connection_name": "billing"},
-        "tcp_options": {"TCP_KEEPIDLE": 60},
+        "tcp_options": {"TCP_KEEPIDLE": 60, "TCP_KEEPCNT": "3"},
     }
     parameters = connection_parameters({"url": URL, "options": options})
     assert parameters.heartbeat == 7
     assert parameters.blocked_connection_timeout == 1.5
     assert parameters.frame_max == 8192
     assert parameters.client_properties == {"connection_name": "billing"}
-    assert parameters.tcp_options == {"TCP_KEEPIDLE": 60}
+    assert parameters.tcp_options == {"TCP_KEEPIDLE": 60, "TCP_KEEPCNT": 3}
 
 
 @pytest.mark.parametrize(("options", "expected"), [({}, 9), ({"heartbeat": 11}, 11)])
@@ -85,6 +85,26 @@ def test_read_an_option_prefers_the_mapping_to_the_url_and_that_to_the_default(
         ({"url": URL, "options": {"heartbeat": "soon"}}, "options.heartbeat: refused; got a text"),
         ({"url": URL, "options": {"heartbeat": None}}, "options.heartbeat: expected a value"),
         ({"url": URL, "options": {"frame_max": 1}}, "options.frame_max: refused; got 1"),
+        ({"url": URL, "options": {"tcp_options": {"TCP_KEEPIDLE": 0}}},
+         "options.tcp_options.TCP_KEEPIDLE: expected a number that a socket takes; got another"),
+        ({"url": URL, "options": {"tcp_options": {"TCP_KEEPIDLE": 99999999999}}},
+         "options.tcp_options.TCP_KEEPIDLE: expected a number"),
+        ({"url": URL, "options": {"tcp_options": {"TCP_KEEPCNT": 1.5}}},
+         "options.tcp_options.TCP_KEEPCNT: expected a number"),
+        ({"url": URL, "options": {"tcp_options": {"TCP_KEEPIDL": 60}}},
+         "options.tcp_options.TCP_KEEPIDL: unknown option, did you mean TCP_KEEPIDLE?"),
+        ({"url": f"{URL}?tcp_options={{'TCP_KEEPIDLE': 0}}"},
+         "options.tcp_options.TCP_KEEPIDLE: expected a number"),
+        ({"url": URL, "options": {"heartbeat": 65536}},
+         "options.heartbeat: expected at most 65535 seconds; got another value"),
+        ({"url": f"{URL}?heartbeat=65536"}, "options.heartbeat: expected at most 65535 seconds"),
+        ({"url": URL, "options": {"locale": "x" * 256}},
+         "options.locale: expected text of at most 255 bytes; got another value"),
+        ({"url": URL, "options": {"client_properties": {"x": 1.5}}},
+         "options.client_properties: expected names of at most 255 bytes, each with text, "),
+        ({"url": URL, "options": {"client_properties": {"x" * 256: "y"}}},
+         "options.client_properties: expected names of at most 255 bytes"),
+        ({"url": f"amqp://h/{'x' * 256}"}, "url: expected a vhost that is text of at most 255"),
         ({"url": URL, "options": {"ssl_options": {}}},
          "expected a url of amqps://; got one of amqp"),
         ({"url": TLS_URL, "options": {"ssl_options": {"cafile": "/no"}}},
