@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from duebridge.envelope import Headers, Properties, Target
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
-from tests.support.contract.broker_under_test import answers_again, delivery, ids, verdicts
+from tests.support.contract.broker_under_test import delivery, ids, verdicts
 from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
 
 DEADLINE_S = 15.0
@@ -130,21 +130,52 @@ def test_publish_to_more_exchanges_than_the_connection_has_channels_confirms_eac
     assert broker.count(target) == 120
 
 
-def test_publish_to_more_exchanges_at_once_than_channels_confirms_each_in_the_end(
-    broker: RabbitBroker, target: Target
-) -> None:
-    targets = [broker.missing_target() for _ in range(12)]
+def fan_outs(broker: RabbitBroker, target: Target, count: int) -> list[Target]:
+    """Return exchanges that lead to the queue of a target."""
+    targets = [broker.missing_target() for _ in range(count)]
     for each in targets:
         broker.channel.exchange_declare(each.exchange, "fanout", auto_delete=True)
         broker.channel.queue_bind(target.exchange, each.exchange)
-    batch = [delivery(each) for each in targets]
-    with closing(broker.open(DEADLINE_S, {"channel_max": 4})) as publisher:
-        while batch:
-            assert answers_again(publisher)
-            outcomes = publisher.publish(batch)
-            assert set(verdicts(outcomes)) <= {CONFIRMED, Verdict.UNAVAILABLE}
-            batch = [d for d, o in zip(batch, outcomes, strict=True) if o.verdict is not CONFIRMED]
-    assert broker.count(target) == 12
+    return targets
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+def test_publish_to_more_exchanges_at_once_than_channels_confirms_each(
+    broker: RabbitBroker, target: Target, most: int
+) -> None:
+    batch = [delivery(each) for each in fan_outs(broker, target, 12)] * 3
+    batch.insert(5, delivery(broker.missing_target()))
+    expected = [CONFIRMED] * len(batch)
+    expected[5] = Verdict.TARGET_FAILED
+    with closing(broker.open(DEADLINE_S, {"channel_max": most})) as publisher:
+        for _ in range(2):
+            assert verdicts(publisher.publish(batch)) == expected
+            publisher.ping()
+    assert broker.count(target) == 72
+
+
+def test_publish_beside_a_busy_exchange_on_the_only_channel_is_confirmed_in_turn(
+    broker: RabbitBroker, target: Target
+) -> None:
+    busy, other = fan_outs(broker, target, 2)
+    is_over = threading.Event()
+
+    def publish_on() -> set[Verdict]:
+        found: set[Verdict] = set()
+        while not is_over.is_set():
+            found.update(verdicts(publisher.publish([delivery(busy) for _ in range(200)])))
+        return found
+
+    with closing(broker.open(DEADLINE_S, {"channel_max": 1})) as publisher:
+        with ThreadPoolExecutor(3) as pool:
+            runs = [pool.submit(publish_on) for _ in range(3)]
+            try:
+                for _ in range(10):
+                    assert verdicts(publisher.publish([delivery(other)])) == [CONFIRMED]
+                    publisher.ping()
+            finally:
+                is_over.set()
+        assert [run.result() for run in runs] == [{CONFIRMED}] * 3
 
 
 # Many, and other processes.

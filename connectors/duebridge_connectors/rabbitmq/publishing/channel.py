@@ -6,25 +6,27 @@ All code here runs on the connection's thread.
 from collections import deque
 from collections.abc import Iterable
 from threading import Lock
+from time import monotonic
 from typing import Any
 
-from pika.exceptions import ChannelClosedByBroker, NoFreeChannels
+from pika.exceptions import ChannelClosedByBroker
 from pika.spec import Basic
 
 from duebridge.ports.publisher import CONFIRMED, Outcome
 from duebridge_connectors.rabbitmq.errors import (
     NACK,
     HeadersTooLarge,
-    not_sent,
     outcome_of,
     unroutable,
 )
 from duebridge_connectors.rabbitmq.publishing.batch import PendingMessage, UnconfirmedMessages
 from duebridge_connectors.rabbitmq.publishing.closing import judge
 from duebridge_connectors.rabbitmq.publishing.encoding import OVERHEAD_BYTES, buffers, emit
+from duebridge_connectors.rabbitmq.publishing.room import ChannelRoom
 from duebridge_connectors.rabbitmq.publishing.topics import TopicPermissions
 
 NO_LIMIT = 1 << 32
+TURN_S = 0.2  # with a channel that another exchange waits for
 
 
 class ExchangeChannel:
@@ -35,12 +37,18 @@ class ExchangeChannel:
     that were in flight when the channel closed without a known culprit, and, for a minute after a
     topic permission refused one, each routing key that has not been confirmed since.
 
+    Where the connection has no more channels, exchanges take turns: what waits for a channel of
+    `room` gets one that has nothing in flight, once that has nothing to send or has had its turn.
+
     `handover` guards `is_sent` and `is_finished`: a finished batch sends no further message.
     """
 
-    def __init__(self, connection: Any, exchange: str, handover: Lock) -> None:
+    def __init__(self, connection: Any, exchange: str, handover: Lock, room: ChannelRoom) -> None:
         self.exchange = exchange
         self._connection = connection
+        self._room = room
+        self._awaits_room = False
+        self._turn_ends_at = 0.0
         self._handover = handover
         self._waiting: deque[PendingMessage] = deque()
         self._suspects: set[str] = set()
@@ -59,6 +67,12 @@ class ExchangeChannel:
         """Whether no message is waiting or in flight."""
         return not self._waiting and not self._unconfirmed.by_tag
 
+    @property
+    def is_spare(self) -> bool:
+        """Whether its channel is open, with nothing in flight."""
+        is_open = self._channel is not None and self._channel.is_open
+        return bool(is_open) and not self._unconfirmed.by_tag
+
     def put(self, messages: Iterable[PendingMessage]) -> None:
         """Queue messages and publish them as soon as possible."""
         frame_max = self._connection.params.frame_max or NO_LIMIT
@@ -67,10 +81,10 @@ class ExchangeChannel:
                 self._waiting.append(message)
             else:
                 message.settle(outcome_of(HeadersTooLarge(f"a frame has {frame_max} bytes")))
-        if self._channel is None:
-            self._open()
-        else:
+        if self._channel is not None:
             self._send_waiting()
+        elif not self._awaits_room:
+            self._open()
 
     def refuse_waiting(self, outcome: Outcome, routing_key: str | None = None) -> None:
         """Settle the unsent messages, all or those of one routing key."""
@@ -95,24 +109,34 @@ class ExchangeChannel:
         if self._channel is not None and self._channel.is_open:
             self._channel.close()
 
+    def release(self) -> None:
+        """Close a spare channel; what waits for it gets another one in turn."""
+        channel, self._channel = self._channel, None
+        self._reset()
+        channel.close()
+        self._open()
+
     # Opening and closing.
 
-    def _open(self) -> None:
-        try:
-            self._channel = self._connection.channel(on_open_callback=self._on_open)
-        except NoFreeChannels as error:
-            self.refuse_waiting(not_sent(error))
-        else:
+    def _open(self) -> bool:
+        """Open a channel, now or in turn; return whether it has a use."""
+        self._awaits_room = False
+        if self._waiting:
+            self._channel = self._room.take(self._on_open, self._open)
+            self._awaits_room = self._channel is None
+        if self._channel is not None:
             self._channel.add_on_close_callback(self._on_close)
+        return bool(self._waiting)
 
     def _on_open(self, channel: Any) -> None:
         channel.add_on_return_callback(self._on_return)
         channel.confirm_delivery(self._on_confirm)  # without waiting: publishing may follow at once
-        self._send_waiting()
+        self._turn_ends_at = monotonic() + TURN_S
+        self._go_on()
 
-    def _on_close(self, _: Any, reason: Exception) -> None:
-        if not isinstance(reason, ChannelClosedByBroker):
-            return  # the whole connection is closing, by either side: its owner gives up
+    def _on_close(self, channel: Any, reason: Exception) -> None:
+        if channel is not self._channel or not isinstance(reason, ChannelClosedByBroker):
+            return  # released; or the whole connection is closing: its owner gives up
         unconfirmed = self._unconfirmed
         judgement = judge(reason, unconfirmed.by_tag, self._declared_at)
         self._reset()
@@ -133,9 +157,15 @@ class ExchangeChannel:
 
     # Sending.
 
+    def _go_on(self) -> None:
+        """Send what may be sent now; leave the channel to an exchange that waits for one."""
+        self._send_waiting()
+        if self._room.is_wanted and self.is_spare:
+            self.release()
+
     def _send_waiting(self) -> None:
         """Send the messages that may be sent now."""
-        if not self._waiting or not self._channel.is_open:
+        if not self._waiting or not self._channel.is_open or self._has_had_its_turn():
             return
         with self._handover:
             run = self._next_run()
@@ -147,6 +177,9 @@ class ExchangeChannel:
         frame_max = self._connection.params.frame_max
         for data in buffers(run, self._channel.channel_number, frame_max):
             emit(self._connection, data)
+
+    def _has_had_its_turn(self) -> bool:
+        return self._room.is_wanted and monotonic() >= self._turn_ends_at
 
     def _next_run(self) -> list[PendingMessage]:
         run: list[PendingMessage] = []
@@ -196,7 +229,7 @@ class ExchangeChannel:
         for message in self._unconfirmed.take(method.delivery_tag, method.multiple):
             self._note_accepted(message)
             message.settle(outcome)
-        self._send_waiting()
+        self._go_on()
 
     def _note_accepted(self, message: PendingMessage) -> None:
         """Record that the channel accepted a message."""

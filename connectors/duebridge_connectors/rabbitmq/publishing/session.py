@@ -5,12 +5,12 @@ from threading import Lock
 from typing import Any
 
 import structlog
-from pika.exceptions import NoFreeChannels
 
 from duebridge.ports.publisher import CONFIRMED
 from duebridge_connectors.rabbitmq.errors import BrokerBlocked, not_sent, unanswered
 from duebridge_connectors.rabbitmq.publishing.batch import PublishBatch
 from duebridge_connectors.rabbitmq.publishing.channel import ExchangeChannel
+from duebridge_connectors.rabbitmq.publishing.room import ChannelRoom
 
 MAX_CHANNELS = 100  # that are kept open
 
@@ -29,6 +29,7 @@ class PublishSession:
         self._handover = handover
         self._channels: dict[str, ExchangeChannel] = {}
         self._pings: set[PublishBatch] = set()
+        self._room = ChannelRoom(connection, self._release_spare)
         connection.add_on_connection_blocked_callback(self._on_blocked)
         connection.add_on_connection_unblocked_callback(self._on_unblocked)
 
@@ -59,7 +60,7 @@ class PublishSession:
     def _channel(self, exchange: str) -> ExchangeChannel:
         channel = self._channels.get(exchange)
         if channel is None:
-            channel = ExchangeChannel(self._connection, exchange, self._handover)
+            channel = ExchangeChannel(self._connection, exchange, self._handover, self._room)
             self._channels[exchange] = channel
         return channel
 
@@ -71,15 +72,22 @@ class PublishSession:
             for name in idle[:excess]:
                 self._channels.pop(name).close()
 
+    def _release_spare(self) -> None:
+        for channel in self._channels.values():
+            if channel.is_spare:
+                channel.release()
+                return
+
     # Pings open a channel, which is cheap.
 
-    def _ping(self, batch: PublishBatch) -> None:
-        try:
-            self._connection.channel(on_open_callback=partial(self._on_pong, batch))
-        except NoFreeChannels as error:
-            batch.settle_rest(not_sent(error))
-        else:
-            self._pings.add(batch)
+    def _ping(self, batch: PublishBatch) -> bool:
+        """Open a channel, now or in turn; return whether somebody waits for the answer."""
+        if batch.is_finished:
+            self._pings.discard(batch)
+            return False
+        self._pings.add(batch)
+        self._room.take(partial(self._on_pong, batch), partial(self._ping, batch))
+        return True
 
     def _on_pong(self, batch: PublishBatch, channel: Any) -> None:
         self._pings.discard(batch)
