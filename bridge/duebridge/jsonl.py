@@ -92,6 +92,7 @@ def parse_line(text: bytes, usual_id: str | None = None) -> Envelope:
     if len(text) > MAX_LINE_BYTES:
         raise EnvelopeError(f"expected at most {MAX_LINE_BYTES} bytes")
     try:
+        text.decode()  # a raw JSON value is not looked into
         return _envelope(_envelope_decoder.decode(text), usual_id)
     except RecursionError as error:
         raise EnvelopeError("expected a JSON object that is not nested so deep") from error

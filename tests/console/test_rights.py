@@ -201,7 +201,9 @@ def test_reader_cannot_write(path: str, client: httpx.Client, scene: Scene) -> N
 
 
 @pytest.mark.parametrize("path", WRITES)
-@pytest.mark.parametrize("how", ["no proof", "another's proof", "another site", "no session"])
+@pytest.mark.parametrize(
+    "how", ["no proof", "another's proof", "another site", "no site", "no session"]
+)
 def test_write_that_no_form_of_ours_sent_changes_nothing(
     path: str, how: str, client: httpx.Client, address: str, scene: Scene
 ) -> None:
@@ -211,6 +213,8 @@ def test_write_that_no_form_of_ours_sent_changes_nothing(
             proof = log_in(other, OPERATE)
     elif how == "another site":
         headers = {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}
+    elif how == "no site":
+        headers = {"Origin": "http://[::1"}
     elif how == "no session":
         client.cookies.clear()
     data = {**ORDERS, **WRITES[path]} | ({} if how == "no proof" else {"proof": proof})

@@ -120,6 +120,7 @@ def test_event_of_a_wrong_form_says_what_was_expected(
         (b'"subject": "\xff"', "'subject': expected text"),
         (b'"count": ' + b"1" * 5000, "'count': expected text"),
         (b'"datacontenttype": "text/plain", "data": "\xff"', "data: expected text"),
+        (b'"data": {"name": "J\xfcrgen"}', "data: expected text"),
     ],
 )
 def test_event_of_a_value_that_cannot_be_read_is_refused(
@@ -142,6 +143,22 @@ def test_null_of_an_event_is_as_if_it_were_left_out(served: Served, client: http
     content = json.dumps({**event, "type": None})
     missing = client.post(path("orders"), content=content, headers=STRUCTURED)
     assert "type: expected text" in missing.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ([("ce-id", "%FF")], "ce-id: expected percent-encoded UTF-8"),
+        ([("ce-id", "1"), ("ce-delay", "2h")], "ce-delay: expected one header of this name"),
+    ],
+)
+def test_binary_event_with_an_attribute_that_cannot_be_told_is_refused(
+    client: httpx.Client, more: list[tuple[str, str]], said: str
+) -> None:
+    given = [(f"ce-{name}", value) for name, value in {**EVENT, "delay": "1h"}.items()]
+    headers = [each for each in given if each[0] != "ce-id"] + more
+    answer = client.post(path("orders"), content=b"x", headers=headers)
+    assert (answer.status_code, said in answer.json()["detail"]) == (422, True), answer.text
 
 
 def test_binary_event_of_lines_is_one_event(served: Served, client: httpx.Client) -> None:

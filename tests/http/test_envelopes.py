@@ -101,6 +101,12 @@ def test_post_of_a_remembered_id_says_how_it_ended(client: httpx.Client) -> None
         (400, b"{", "application/json", "expected an envelope as a JSON object"),
         (400, b"\xff", "application/json", "expected an envelope as a JSON object"),
         (400, b'{"json":' + b"[" * 100_000, "application/json", "expected"),
+        (
+            400,
+            b'{"json": "J\xfcrgen", "delay": "1s"}',
+            "application/json",
+            "can't decode byte 0xfc",
+        ),
         (422, b"[]", "application/json", "Expected `object`, got `array`"),
         (422, b'{"body": 1, "delay": "1s"}', "application/json", "body: expected text"),
         (422, b'{"body": "x", "delay": 5}', "application/json", "delay: expected a duration"),

@@ -208,7 +208,10 @@ def _is_same_origin(request: Request) -> bool:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
     names = (request.headers.get("host"), request.headers.get("x-forwarded-host"))
-    return origin is None or urlsplit(origin).netloc in names
+    try:
+        return origin is None or urlsplit(origin).netloc in names
+    except ValueError:  # no address, such as http://[::1
+        return False
 
 
 def _to_door(request: Request) -> Response:

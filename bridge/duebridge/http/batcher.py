@@ -5,12 +5,13 @@ Cluster each node has calls of its own, so that one that is away holds up those 
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreError, StoreUnavailable
+from duebridge.http.problems import ProblemError
 from duebridge.http.site import Site
 from duebridge.http.tokens import Token
 from duebridge.receipt import Receipt
@@ -21,11 +22,15 @@ from duebridge.store.wire.transitions import ScheduleMode
 
 
 class Waiting(NamedTuple):
-    """An envelope of a request, its answer to come, and whether its client has left."""
+    """An envelope of a request, its answer to come, and what is asked before it is stored.
+
+    That is whether its client has left, and, by `check`, whether it may still schedule.
+    """
 
     envelope: Envelope
     answer: "asyncio.Future[Receipt]"
     has_left: Callable[[], bool]
+    check: Callable[[], None]
 
 
 class BatchKey(NamedTuple):
@@ -47,17 +52,22 @@ class ScheduleBatcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def schedule(
-        self, key: BatchKey, envelope: Envelope, has_left: Callable[[], bool] = never
+        self,
+        key: BatchKey,
+        envelope: Envelope,
+        has_left: Callable[[], bool] = never,
+        check: Callable[[], None] = lambda: None,
     ) -> Receipt:
-        """Schedule an envelope; raises as `RouteScheduler.schedule` does.
+        """Schedule an envelope; raises as `RouteScheduler.schedule` does, and what `check` raises.
 
         A `StoreError` names this id alone. No call begins for a client that `has_left`, and once
-        all clients of a call have, it is not sent again.
+        all clients of a call have, it is not sent again. `check` runs as a call begins, which may
+        be seconds later.
         """
         if node := self._site.node_of(key.route, envelope.id):
             key = key._replace(node=node)
         future = asyncio.get_running_loop().create_future()
-        waiting = Waiting(envelope, future, has_left)
+        waiting = Waiting(envelope, future, has_left, check)
         if key in self._waiting:
             self._waiting[key].append(waiting)
         else:
@@ -85,13 +95,7 @@ class ScheduleBatcher:
                 each.answer.cancel()  # if the loop ends; else all are done
 
     async def _store(self, key: BatchKey, batch: list[Waiting]) -> None:
-        awaited: list[Waiting] = []
-        for each in batch:
-            if each.has_left():
-                _fail([each], StoreUnavailable("the client has left"))
-            else:
-                awaited.append(each)
-        if awaited:
+        if awaited := [each for each in batch if _is_awaited(each)]:
             await self._store_awaited(key, awaited)
 
     async def _store_awaited(self, key: BatchKey, batch: list[Waiting]) -> None:
@@ -119,6 +123,18 @@ async def schedule_batch(
     return await site.run(call, key.token, has_left, key.node)
 
 
+def receipts_before(batch: Sequence[Envelope], error: StoreError) -> list[Receipt | None]:
+    """Return the receipts that a batch had before its call failed; None where an id lacks one.
+
+    Of several envelopes of one id each gets its own.
+    """
+    lacking, found = frozenset(error.ids), defaultdict[str, deque[Receipt]](deque)
+    for receipt in error.receipts:
+        found[receipt.id].append(receipt)
+    own = [None if each.id in lacking else found[each.id] for each in batch]
+    return [receipts.popleft() if receipts else None for receipts in own]
+
+
 def _size_bytes(waiting: Waiting) -> int:
     return size_bytes(waiting.envelope)
 
@@ -127,11 +143,24 @@ def _without_answers(batch: list[Waiting], error: Exception) -> list[Waiting]:
     """Answer what a failed call had stored before, as on another shard; return the others."""
     if not isinstance(error, StoreError):
         return batch
-    known = {each.id: each for each in error.receipts if each.id not in error.ids}
-    for each in batch:
-        if each.envelope.id in known:
-            _answer(each, known[each.envelope.id])
-    return [each for each in batch if each.envelope.id not in known]
+    receipts = receipts_before([each.envelope for each in batch], error)
+    for each, receipt in zip(batch, receipts, strict=True):
+        if receipt is not None:
+            _answer(each, receipt)
+    return [each for each, receipt in zip(batch, receipts, strict=True) if receipt is None]
+
+
+def _is_awaited(waiting: Waiting) -> bool:
+    """Whether an envelope is still to be stored; else its request is answered."""
+    try:
+        waiting.check()
+    except ProblemError as refusal:
+        _fail([waiting], refusal)
+        return False
+    if waiting.has_left():
+        _fail([waiting], StoreUnavailable("the client has left"))
+        return False
+    return True
 
 
 def _answer(waiting: Waiting, receipt: Receipt) -> None:

@@ -72,7 +72,7 @@ def refusal_of(error: Exception) -> ProblemError:
     for kind, status, title, again_s in _TABLE:
         if isinstance(error, kind):
             again = {"Retry-After": str(again_s)} if again_s else {}
-            ids = {"ids": error.ids} if isinstance(error, StoreUnavailable) else {}
+            ids = {"ids": error.ids} if isinstance(error, StoreUnavailable | StoreFull) else {}
             return ProblemError(status, title, str(error), again, **ids)
     detail = "a defect of duebridge, or of its configuration; see the server's log"
     return ProblemError(500, HTTPStatus(500).phrase, detail)

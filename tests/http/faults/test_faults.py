@@ -131,6 +131,7 @@ def test_store_that_is_full_is_said_with_when_to_come_again(
         admin.config_set("maxmemory", 1)
         answer = client.post(ORDERS, json=given)
         assert (answer.status_code, answer.json()["title"]) == (503, "The delay store is full")
+        assert len(answer.json()["ids"]) == 1
         assert int(answer.headers["retry-after"]) >= 10
         admin.config_set("maxmemory", 0)
         assert client.post(ORDERS, json=given).status_code == 201

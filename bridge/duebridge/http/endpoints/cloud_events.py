@@ -40,14 +40,25 @@ def is_binary(request: Request) -> bool:
 
 def of_binary(headers: Headers, body: bytes, kind: BrokerType) -> Envelope:
     """Return the envelope of an event in binary mode; raises `EnvelopeError`."""
-    found = {
-        name.removeprefix(OF_BINARY): unquote(value)
-        for name, value in headers.items()
-        if name.startswith(OF_BINARY)
-    }
+    found: dict[str, str] = {}
+    for header, value in headers.items():
+        name = header.removeprefix(OF_BINARY)
+        if name == header:
+            continue
+        if name in found:
+            raise EnvelopeError(f"{header}: expected one header of this name; got several")
+        found[name] = _unquoted(header, value)
     if "content-type" in headers:
         found["datacontenttype"] = headers["content-type"]
     return _envelope(found, body, kind)
+
+
+def _unquoted(header: str, value: str) -> str:
+    try:
+        return unquote(value, errors="strict")
+    except UnicodeDecodeError as error:
+        got = shown(value)
+        raise EnvelopeError(f"{header}: expected percent-encoded UTF-8; got {got}") from error
 
 
 def of_structured(body: bytes, kind: BrokerType) -> Envelope:
@@ -85,9 +96,10 @@ def _attribute(name: str, raw: msgspec.Raw) -> str:
 def _data(raw: bytes, media: str) -> bytes:
     """Return the data: JSON as it stands; text of another type is its own characters."""
     is_json = media.partition(";")[0].strip().lower().endswith("json")
-    if is_json or raw[:1] != b'"':
-        return raw
     try:
+        if is_json or raw[:1] != b'"':
+            raw.decode()  # no JSON parser reads another encoding
+            return raw
         return msgspec.json.decode(raw, type=str).encode()
     except ValueError as error:
         raise EnvelopeError(f"data: expected text: {error}") from error

@@ -1,6 +1,7 @@
 """Envelopes: schedule one or many, look one up, give it another due instant, cancel it."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -73,7 +74,8 @@ async def post(call: AuthorizedCall) -> Response:
         return Lines(call, batch_key, key)
     usual_id = None if key is None else keys.made_id(call.token, key, 1)
     envelope = await _read_envelope(call, usual_id)
-    receipt = await call.batcher.schedule(batch_key, envelope, call.has_left)
+    check = partial(call.check_again, "schedule")  # it may wait longer than its token lasts
+    receipt = await call.batcher.schedule(batch_key, envelope, call.has_left, check)
     return _posted(call, envelope, receipt, is_made=envelope.id == usual_id)
 
 

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from duebridge.envelope import Envelope
 from duebridge.errors import EnvelopeError, StoreError
-from duebridge.http.batcher import BatchKey, schedule_batch
+from duebridge.http.batcher import BatchKey, receipts_before, schedule_batch
 from duebridge.http.bodies import most_bytes, read_parts
 from duebridge.http.endpoints import keys
 from duebridge.http.endpoints.outlet import Outlet, Unread
@@ -153,10 +153,10 @@ class Lines(Response):
 
     def _parted(self, envelopes: list[Envelope], error: StoreError) -> list[AnyReceipt]:
         """Return the receipts that a failed call had got, as of other nodes, and of the others."""
-        got = iter([each for each in error.receipts if each.id not in error.ids])
+        receipts = receipts_before(envelopes, error)
         return [
-            self._unavailable(each.id, self._failed) if each.id in error.ids else next(got)
-            for each in envelopes
+            self._unavailable(each.id, self._failed) if receipt is None else receipt
+            for each, receipt in zip(envelopes, receipts, strict=True)
         ]
 
     def _told(self, line: NumberedLine, receipt: AnyReceipt) -> AnyReceipt:
