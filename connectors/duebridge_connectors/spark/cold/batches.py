@@ -7,6 +7,7 @@ rows never stored ─▶ their ids marked ─▶ living, repeated, later… ones
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -26,9 +27,21 @@ from duebridge_connectors.spark.cold.parquet.files import (
 )
 from duebridge_connectors.spark.cold.parquet.slices import range_of
 from duebridge_connectors.spark.cold.sweep import check_recent
-from duebridge_connectors.spark.cold.tier import Tier, read_cold, read_marks, read_still_cold
-from duebridge_connectors.spark.cold.tier_state import VOID_LIST
-from duebridge_connectors.spark.transforms.cold_copies import COPY, PULLED, exclude, without_ended
+from duebridge_connectors.spark.cold.tier import (
+    ColdMarks,
+    Tier,
+    read_cold,
+    read_marks,
+    read_still_cold,
+)
+from duebridge_connectors.spark.cold.tier_state import VOID_LIST, TierState
+from duebridge_connectors.spark.transforms.cold_copies import (
+    COPY,
+    PULLED,
+    cancelled_rows,
+    exclude,
+    without_ended,
+)
 
 
 def write_batch(tier: Tier, rows: DataFrame, kind: str, batch: str) -> Commit:
@@ -141,12 +154,38 @@ def _instead(tier: Tier, batch: Commit, copies: pa.Table, void: Sequence[str]) -
     return msgspec.structs.replace(batch, pulled=(*batch.pulled, file))
 
 
-def read_known(spark: SparkSession, tier: Tier, columns: Sequence[str]) -> DataFrame | None:
-    """Return columns of all rows that files have, but for void and ended ones; None for no file."""
+class KnownRows(NamedTuple):
+    """Rows that files have, and those of them that a cancel binds; None for none of these."""
+
+    rows: DataFrame
+    cancelled: DataFrame | None
+
+
+def read_known(spark: SparkSession, tier: Tier, columns: Sequence[str]) -> KnownRows | None:
+    """Return columns of all rows that count, but for void and ended ones; None for no file.
+
+    A row that another row of its id ended is among them. Copies of an unfinished batch are not: the
+    store has their envelopes, or knows that they ended.
+    """
     marks, state = read_marks(tier), tier.log.state()
-    if not state.known:
+    if not state.files:
         return None
-    rows = read_cold(spark, tier, state.known, [*COPY, *columns])
+    read = partial(_known, spark, tier, state, marks, [*COPY, *columns])
+    if not (ids := marks.cancelled_ids):
+        return KnownRows(read(), None)
+    cancelled = cancelled_rows(read(ids), marks.frame(spark)).localCheckpoint()
+    return KnownRows(read(), None if cancelled.isEmpty() else cancelled)
+
+
+def _known(
+    spark: SparkSession,
+    tier: Tier,
+    state: TierState,
+    marks: ColdMarks,
+    columns: Sequence[str],
+    ids: Sequence[str] | None = None,
+) -> DataFrame:
+    rows = read_cold(spark, tier, state.files, columns, ids)
     if marks.found:
         rows = without_ended(rows, marks.frame(spark))
     return exclude(rows, read_cold(spark, tier, state.void, COPY), COPY) if state.void else rows

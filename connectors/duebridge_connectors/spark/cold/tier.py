@@ -162,6 +162,11 @@ class ColdMarks(msgspec.Struct, frozen=True):
         """The ids of the marked envelopes."""
         return [mark.id for _, mark in self.found]
 
+    @property
+    def cancelled_ids(self) -> list[str]:
+        """The ids whose rows up to a generation were cancelled."""
+        return [mark.id for _, mark in self.found if mark.cancelled > 0]
+
     def of(self, number: int) -> list[Mark]:
         """Return the marks of a shard."""
         return [mark for shard, mark in self.found if shard == number]

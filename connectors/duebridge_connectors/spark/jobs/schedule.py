@@ -1,5 +1,6 @@
 """The job `schedule`: rows of files or of a table become envelopes of a route.
 
+what a killed demote left is finished
 rows, evaluated once ─┬─ far ─▶ packed, without rows already cold ─▶ batch, verified ─▶ commit
                       ├─ far, of an id that lives in the store ─▶ the store, which judges it
                       └─ near or doubtful ─▶ the store
@@ -11,11 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.errors import ConfigError
 from duebridge_connectors.spark.cold.batches import publish_batch, read_known, write_batch
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED
+from duebridge_connectors.spark.cold.removal import finish_batches
 from duebridge_connectors.spark.cold.rows_beyond_horizon import (
     DirectDemote,
     far_rows,
@@ -94,15 +97,19 @@ def _schedule_far(
 
     Repeated rows, of this job or an earlier one, are duplicates while they are cold; once they have
     returned, the store knows them. It also judges those whose ids live there, with all their rows:
-    else both would be delivered. So each far row that was neither written nor judged is one.
+    else both would be delivered. So each far row that was neither written nor judged is one, or
+    cancelled. Of a row that a demote had merely copied the store may know neither: such are cold,
+    or void, before the others are compared with them.
     """
     tier = open_tier(str(planned.options.config), planned.route.name)
+    finish_batches(spark, tier)
     rows = _settled(rows)
     now_ms = tier.now_ms()
     job = DirectDemote(tier, planned, now_ms, tier.cold_from_ms(), new_batch(now_ms))
     there = read_known(spark, tier, ["content_hash"])
-    far = rows.mapInArrow(partial(far_rows, job), COLD)
-    new = far if there is None else exclude(far, there, _SAME)
+    far, seen = rows.mapInArrow(partial(far_rows, job), COLD), Observation()
+    new = far.observe(seen, F.count("*").alias("rows"))
+    new = new if there is None else exclude(new, there.rows, _SAME)
     with tier.notes() as shards:
         for shard in shards:
             shard.note_first(job.boundary_ms)
@@ -114,8 +121,12 @@ def _schedule_far(
     if written.rows:
         ask = partial(_ask, rows, job, {**options, "run": asked.run} if earlier else options)
         written = publish_batch(spark, tier, written, lambda ids: done.append(ask(ids)))
-    duplicate = far.count() - written.rows - sum(each.rows for each in done)
-    done.append(Summary(route=planned.route.name, cold=written.rows, duplicate=duplicate))
+    ended = 0
+    if there is not None and there.cancelled is not None:
+        ended = far.join(there.cancelled, _SAME, "left_semi").count()
+    duplicate = seen.get["rows"] - written.rows - ended - sum(each.rows for each in done)
+    counts = {"cold": written.rows, "cancelled": ended, "duplicate": duplicate}
+    done.append(Summary(route=planned.route.name, **counts))
     near = rows.mapInArrow(partial(near_rows, job), rows.schema)
     return FarSplit(near, Summary.of(planned.route.name, done))
 

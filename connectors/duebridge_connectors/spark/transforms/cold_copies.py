@@ -49,6 +49,14 @@ def moved_forward(rows: DataFrame, moved: DataFrame) -> DataFrame:
     return rows.join(moved, (rows.id == moved.id) & bound, "left_semi")
 
 
+def cancelled_rows(rows: DataFrame, marks: DataFrame) -> DataFrame:
+    """Return the rows that a cancel binds."""
+    bound = marks.where("cancelled > 0").select("id", "cancelled")
+    return rows.join(
+        bound, (rows.id == bound.id) & (rows.generation <= bound.cancelled), "left_semi"
+    )
+
+
 def without_ended(rows: DataFrame, marks: DataFrame) -> DataFrame:
     """Return the rows that are neither void nor ended because their ids began a new life."""
     rows = exclude(rows, marks.where("batch != ''"), ["batch", "id"])
