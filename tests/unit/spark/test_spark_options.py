@@ -48,6 +48,22 @@ def test_every_option_is_read_by_the_name_that_python_calls_give_it() -> None:
     assert write_options(spark_options({**WRITE, "rows_per_second": 7})).rows_per_second == 7
 
 
+@pytest.mark.parametrize("run", ["2026/11/28", "/../..", "..", "", " ", "a b", "a" * 101, "a\n"])
+def test_write_of_a_run_whose_name_is_no_part_of_a_files_name_is_refused(run: str) -> None:
+    with pytest.raises(ConfigError, match="option run: expected 1 to 100 letters, digits"):
+        write_options({**WRITE, "rejects": "/rejects", "run": run})
+
+
+@pytest.mark.parametrize("run", ["2026-11-28", "night_1.b", "a" * 100, "living-" + "a" * 100])
+def test_write_of_a_run_with_a_plain_name_takes_it(run: str) -> None:
+    assert write_options({**WRITE, "rejects": "/rejects", "run": run}).run == run
+
+
+def test_write_of_ids_used_once_that_may_replace_is_refused() -> None:
+    with pytest.raises(ConfigError, match="option idUse: expected any beside onConflict=replace"):
+        write_options({**WRITE, "idUse": "once", "onConflict": "replace"})
+
+
 REFUSED = [
     ({"dueAftr": "0"}, "option dueAftr: unknown, did you mean dueAfter?"),
     ({"due_aftr": "0"}, "option due_aftr: unknown, did you mean dueAfter?"),

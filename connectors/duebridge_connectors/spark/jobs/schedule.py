@@ -29,7 +29,7 @@ from duebridge_connectors.spark.cold.tier import new_batch, open_tier
 from duebridge_connectors.spark.rows.schema import COLD, is_packed
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
-from duebridge_connectors.spark.source.options import TABLE, check_format
+from duebridge_connectors.spark.source.options import LIVING, TABLE, check_format
 from duebridge_connectors.spark.source.planning import WriteJob, plan_write
 from duebridge_connectors.spark.source.writer import rejects_directory
 from duebridge_connectors.spark.transforms.cold_copies import batch_rows, exclude
@@ -114,7 +114,7 @@ def _schedule_far(
         for shard in shards:
             shard.note_first(job.boundary_ms)
     written = write_batch(tier, batch_rows(new, job.batch, _SAME), SCHEDULED, job.batch)
-    asked = msgspec.structs.replace(planned, run=f"living-{planned.run}")
+    asked = msgspec.structs.replace(planned, run=f"{LIVING}{planned.run}")
     if (earlier := rejects_directory(asked)) is not None:
         earlier.finish([])
     done: list[Summary] = []

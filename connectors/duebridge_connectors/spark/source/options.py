@@ -5,6 +5,7 @@ usual in Spark. An error names the option, the expected value and the given one;
 contains a password is refused without being shown.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar, get_type_hints
@@ -22,11 +23,21 @@ from duebridge_connectors.spark.source.option_names import OptionNames, spark_na
 Parser: TypeAlias = Callable[[str, str], Any]  # of the text and the name of an option
 
 _MAX_COUNT = 2**31 - 1
+_MOST_RUN = 100
+LIVING = "living-"  # before the name of a run, for the far rows that the store judges
+_RUN = re.compile(rf"(?:{LIVING})?[A-Za-z0-9._-]{{1,{_MOST_RUN}}}")
 
 
 def _text(text: str, _: str = "") -> str:
     if not text.strip():
         raise ValueError("a text that is not empty")
+    return text
+
+
+def _run(text: str, _: str) -> str:
+    """Return a name that is part of the names of files."""
+    if not _RUN.fullmatch(text) or not text.strip("."):
+        raise ValueError(f"1 to {_MOST_RUN} letters, digits, '.', '_' and '-', not only '.'")
     return text
 
 
@@ -130,7 +141,7 @@ class WriteOptions(CappedOptions, frozen=True, kw_only=True):
     """Rate limit over all tasks."""
     summary: Annotated[str | None, given_path] = None
     """File for the counts, as JSON; for a stream a directory with a file for each batch."""
-    run: Annotated[str | None, _text] = None
+    run: Annotated[str | None, _run] = None
     """Name of this run; a run of the same name replaces the earlier rejects."""
     actor: Annotated[str, _actor] = ""
     """In whose name the rows are journalled; by default nobody's."""
@@ -184,6 +195,8 @@ def write_options(given: Mapping[str, object]) -> WriteOptions:
     options = _read(given, WriteOptions, needed=("config", "route"))
     if options.rejects is None and options.run is not None:
         raise ConfigError("option run: expected only beside rejects")
+    if options.id_use == "once" and options.on_conflict == "replace":
+        raise ConfigError("option idUse: expected any beside onConflict=replace; got 'once'")
     return options
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileType
 
@@ -91,6 +92,16 @@ class RejectWriter:
 
 
 def _with_reasons(batch: pa.RecordBatch, indices: list[int], why: list[tuple[str, str]]) -> Any:
-    rows = pa.Table.from_batches([batch]).take(pa.array(indices))
+    rows = _with_texts(pa.Table.from_batches([batch]).take(pa.array(indices)))
     rows = rows.append_column(STATUS, pa.array([status for status, _ in why], pa.string()))
     return rows.append_column(REASON, pa.array([reason for _, reason in why], pa.string()))
+
+
+def _with_texts(rows: Any) -> Any:
+    """Return the rows with durations as text (`90000ms`): Spark would read bare numbers."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_duration(field.type):
+            whole = rows.column(place).cast(pa.duration("ms"), safe=False).cast(pa.int64())
+            text = pc.binary_join_element_wise(whole.cast(pa.string()), "ms", "")
+            rows = rows.set_column(place, field.name, text)
+    return rows
