@@ -7,11 +7,16 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.table import ProtocolVersions
 
 from duebridge.errors import ConfigError
 
 FILE_BYTES = 128 * 1024 * 1024
 SMALL_BYTES = FILE_BYTES // 2
+_FEATURES = frozenset(
+    {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"}
+)
+_IDENTITY_COLUMNS, _NAMES_FEATURES = 6, 7  # writer versions
 
 
 class SmallFile(msgspec.Struct, frozen=True):
@@ -39,11 +44,11 @@ class SmallFile(msgspec.Struct, frozen=True):
 
 def small_files(delta: DeltaTable) -> list[SmallFile]:
     """Return the small files of a version; raises `ConfigError` for a table of newer features."""
-    if delta.protocol().min_reader_version > 1:
-        got = f"reader version {delta.protocol().min_reader_version}"
-        expected = "expected a table of the oldest protocol (reader version 1)"
+    if got := _too_new(delta.protocol()):
+        expected = "expected a table of the oldest protocol (reader version 1, writer features of"
         raise ConfigError(
-            f"{delta.table_uri}: {expected}; got {got}: use its writer's own OPTIMIZE"
+            f"{delta.table_uri}: {expected} {', '.join(sorted(_FEATURES))} alone); got {got}:"
+            " use its writer's own OPTIMIZE"
         )
     rows = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
     return [
@@ -51,6 +56,16 @@ def small_files(delta: DeltaTable) -> list[SmallFile]:
         for row in sorted(rows, key=lambda row: (row["modification_time"], row["path"]))
         if row["size_bytes"] < SMALL_BYTES
     ]
+
+
+def _too_new(protocol: ProtocolVersions) -> str:
+    """Return what `deltalake` cannot commit to a table of this protocol; empty for nothing."""
+    if protocol.min_reader_version > 1:
+        return f"reader version {protocol.min_reader_version}"
+    if protocol.min_writer_version < _NAMES_FEATURES:
+        is_known = protocol.min_writer_version < _IDENTITY_COLUMNS
+        return "" if is_known else f"writer version {protocol.min_writer_version}"
+    return ", ".join(sorted({*(protocol.writer_features or ())} - _FEATURES))
 
 
 def _values(row: dict[str, Any]) -> dict[str, str | None]:

@@ -207,7 +207,7 @@ def _commit(delta: DeltaTable, group: Sequence[SmallFile], merged: AddAction) ->
     removed = [
         RemoveAction(file.path, False, now_ms, file.size_bytes, file.values) for file in group
     ]
-    number = Transaction(_MERGE, delta.version())
+    number, before = Transaction(_MERGE, delta.version()), delta.transaction_version(_MERGE)
     try:
         delta.create_write_transaction(
             [*removed, merged],
@@ -217,7 +217,11 @@ def _commit(delta: DeltaTable, group: Sequence[SmallFile], merged: AddAction) ->
             commit_properties=CommitProperties(app_transactions=[number]),
         )
     except CommitFailedError as error:
-        raise JobFailed(
-            f"{delta.table_uri}: expected to be the only run of the job tidy; got another one's"
-            " commit meanwhile. No row is lost or twice: run it again"
-        ) from error
+        expected = "expected to commit the merged files"
+        got = f"got: {error}"
+        delta.update_incremental()
+        if delta.transaction_version(_MERGE) != before:
+            expected = "expected to be the only run of the job tidy"
+            got = "got another one's commit meanwhile"
+        why = f"{expected}; {got}. No row is lost or twice: run it again"
+        raise JobFailed(f"{delta.table_uri}: {why}") from error
