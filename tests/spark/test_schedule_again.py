@@ -1,11 +1,21 @@
 """Bulk schedule of far rows that the cold tier has, or that a killed demote left half way."""
 
+import json
+
 import pytest
+from pyspark.errors import PySparkException
 
 from duebridge.config.models import HOUR_MS
 from tests.spark.cold_route import ColdRoute
 from tests.spark.test_schedule import scheduled
 from tests.spark.world import LATER_MS
+
+HALVES = [
+    ("far", "x", LATER_MS, None, None),
+    ("living", "x", LATER_MS, None, None),
+    ("near", "x", None, "1h", None),
+    ("bad", "x", None, None, None),
+]
 
 
 @pytest.mark.parametrize("step", ["before removal", "before the end"])
@@ -35,3 +45,18 @@ def test_schedule_again_of_cold_rows_that_were_cancelled_counts_them_as_cancelle
     assert (done.cold, done.cancelled, done.duplicate, done.rows) == (0, 2, 2, 4)
     cold.reach(hours=1)
     assert (cold.hydrate().accepted, cold.warm()) == (2, {"kept", "other"})
+
+
+def test_schedule_in_both_halves_writes_the_counts_of_all_rows(cold: ColdRoute) -> None:
+    cold.world.producer().schedule("cold", b"other", id="living", delay="1h")
+    summary = cold.world.home / "summary.json"
+    done = scheduled(cold, HALVES, summary=str(summary), max_rejects=2)
+    assert (done.cold, done.accepted, done.conflict, done.refused) == (1, 1, 1, 1)
+    found = json.loads(summary.read_text())
+    assert {name: getattr(done, name) for name in found} == found
+
+
+def test_schedule_with_too_many_rejects_in_both_halves_together_fails(cold: ColdRoute) -> None:
+    cold.world.producer().schedule("cold", b"other", id="living", delay="1h")
+    with pytest.raises(PySparkException, match="maxRejects"):
+        scheduled(cold, HALVES, max_rejects=1)

@@ -26,9 +26,11 @@ from duebridge_connectors.spark.cold.rows_beyond_horizon import (
     near_rows,
 )
 from duebridge_connectors.spark.cold.tier import new_batch, open_tier
+from duebridge_connectors.spark.filesystem import write_file
 from duebridge_connectors.spark.rows.schema import COLD, is_packed
 from duebridge_connectors.spark.source.dataframes import write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.option_names import spark_name
 from duebridge_connectors.spark.source.options import LIVING, TABLE, check_format
 from duebridge_connectors.spark.source.planning import WriteJob, plan_write
 from duebridge_connectors.spark.source.writer import rejects_directory
@@ -66,8 +68,21 @@ def run_schedule(
     if planned.route.cold_tier is None or not may_be_cold:
         return write_envelopes(rows, **write_options)
     far = _schedule_far(spark, rows, planned, write_options)
-    near = write_envelopes(far.near, **write_options)
-    return Summary.of(near.route, [far.counts, near])
+    near = write_envelopes(far.near, **_for_the_rest(planned, far.counts, write_options))
+    done = Summary.of(near.route, [far.counts, near])
+    if (place := planned.options.summary) is not None:  # that of the near rows alone, by now
+        write_file(planned.stores.place(place), msgspec.json.encode(done))
+    return done
+
+
+def _for_the_rest(
+    planned: WriteJob, done: Summary, options: Mapping[str, str | int]
+) -> dict[str, str | int]:
+    """Return the options of a later write, which may refuse what is left of `max_rejects`."""
+    if (most := planned.options.max_rejects) is None:
+        return {**options}
+    others = {name: of for name, of in options.items() if spark_name(name) != "maxRejects"}
+    return {**others, "max_rejects": max(0, most - done.rejects)}
 
 
 def _read_inputs(
