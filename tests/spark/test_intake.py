@@ -6,11 +6,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.errors import ConfigError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.store.cold.notes import ColdNotes
+from duebridge_connectors.spark.jobs import intake
 from duebridge_connectors.spark.jobs.intake import Intake, IntakeSummary, run_intake
 from duebridge_connectors.spark.kafka_source import topic_of
 from duebridge_connectors.spark.session import job_error
@@ -38,6 +40,30 @@ def take_in(spark: SparkSession, world: World) -> Run:
 
 def counts(summary: IntakeSummary) -> tuple[int, int, int]:
     return summary.rows.accepted, summary.rows.duplicate, summary.rows.rejects
+
+
+@pytest.mark.parametrize(("conflict", "tasks"), [("refuse", 2), ("replace", 1)])
+def test_intake_that_may_replace_reads_a_partition_in_one_task(
+    world: World, topics: Topics, monkeypatch: pytest.MonkeyPatch, conflict: str, tasks: int
+) -> None:
+    def counted(frame: DataFrame, **options: Any) -> Any:
+        found.append(frame.select(F.spark_partition_id()).distinct().count())
+        return write_envelopes(frame, **options)
+
+    found: list[int] = []
+    write_envelopes = intake.write_envelopes
+    monkeypatch.setattr(intake, "write_envelopes", counted)
+    topic = topics.make(partitions=1)
+    topics.fill(topic, [Sent(body, b"X") for body in (b"old", b"older", b"later", b"last")])
+    wanted = Intake(
+        topic=topic,
+        checkpoint=str(world.home / "checkpoint"),
+        columns=DUE | {"id": "cast(key as string)"},
+    )
+    run_intake(world.spark, wanted, **world.options("plain", on_conflict=conflict))
+    assert found == [tasks]
+    if conflict == "replace":
+        assert [row["body"] for row in read_by_hand(world, route="plain")] == [b"last"]
 
 
 def topic_ref(spark: SparkSession, topics: Topics, topic: str) -> Any:

@@ -75,13 +75,16 @@ def read_records(
     reader: DataFrameReader | DataStreamReader,
     options: Mapping[str, str],
     since_ms: int = 0,
+    *,
+    in_order: bool = False,
 ) -> DataFrame:
     """Return the records of Kafka topics, with their headers.
 
-    Of a partition all before the first record of `since_ms` or later is left out.
+    Of a partition all before the first record of `since_ms` or later is left out. `in_order`: one
+    task reads all of a partition; else several read parts of it at once.
     """
-    parts = str(spark.sparkContext.defaultParallelism)
-    given = {"includeHeaders": "true", "minPartitions": parts, **options}
+    parts = {} if in_order else {"minPartitions": str(spark.sparkContext.defaultParallelism)}
+    given = {"includeHeaders": "true", **parts, **options}
     if since_ms > 0:
         given["startingTimestamp"] = str(since_ms)
         given["startingOffsetsByTimestampStrategy"] = "latest"  # a partition without any

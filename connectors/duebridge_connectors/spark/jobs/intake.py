@@ -27,6 +27,7 @@ from duebridge_connectors.spark.kafka_source import (
 )
 from duebridge_connectors.spark.source.dataframes import run_query, write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
+from duebridge_connectors.spark.source.option_names import spark_options
 from duebridge_connectors.spark.source.planning import plan_write
 from duebridge_connectors.spark.transforms.envelopes import envelopes_of_records
 
@@ -101,7 +102,7 @@ def run_intake(
         **intake.read_options,
     }
     envelopes = envelopes_of_records(
-        read_records(spark, spark.readStream, options_of_read),
+        read_records(spark, spark.readStream, options_of_read, in_order=may_replace(write_options)),
         topic.id,
         intake.columns,
         delay_header=intake.delay_header,
@@ -144,7 +145,8 @@ class IntakeWriter:
         self._topic = topic
         self._given = given
         self._on_batch = on_batch
-        self._ids: dict[str, str] = {} if "id" in intake.columns else {"id_use": "once"}
+        is_anew = "id" in intake.columns or may_replace(given)  # the store cannot tell
+        self._ids: dict[str, str] = {} if is_anew else {"id_use": "once"}
         self._run = sha256(f"{intake.checkpoint}/{topic.id}".encode()).hexdigest()[:12]
         self._done: list[Summary] = []
 
@@ -181,6 +183,11 @@ class IntakeWriter:
                 f"topic {now.name}: expected the one with id {self._topic.id}; got a new one,"
                 f" {now.id}; run it again to read that from its beginning"
             )
+
+
+def may_replace(options: Mapping[str, object]) -> bool:
+    """Whether a later record of an id replaces an earlier one: then their order counts."""
+    return spark_options(options).get("onConflict") == "replace"
 
 
 def _check(intake: Intake) -> None:
