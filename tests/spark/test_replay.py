@@ -15,7 +15,6 @@ from duebridge_connectors.spark.jobs.replay import LetterCount, Replay, ReplaySu
 from duebridge_connectors.spark.source.loader import Summary
 from tests.spark.by_hand import read_by_hand
 from tests.spark.source.test_records import letter
-from tests.spark.source.test_rows import rejected
 from tests.spark.world import Sent, Topics, World
 from tests.support.command import ENVIRONMENT, PROGRAM
 from tests.support.kafka.kafka_broker import KafkaBroker
@@ -87,14 +86,23 @@ def test_replay_by_reason_route_and_sql_repairs_what_is_meant(world: World, repl
 def test_replay_to_a_target_of_its_own_keeps_it_where_the_route_permits_it(
     world: World, replayed: Run
 ) -> None:
-    named = {"a": b"kafka:open", "b": b"kafka:open-b", "c": b"kafka:shut"}
+    named = {"a": b"kafka:open", "b": b"kafka:open-b", "c": b"kafka:shut", "d": b"former:open-b"}
     letters = [dead(name, route="open", x_dlq_target=target)[0] for name, target in named.items()]
-    (rows,) = replayed(*letters, rejects=str(world.home / "rejects")).rows
-    assert (rows.accepted, rows.rejects) == (2, 1)
+    done = replayed(*letters)
+    counted = {group.status: group.count for group in done.letters}
+    assert counted == {"ready": 2, "not_allowed": 1, "other_broker": 1}
+    assert [(rows.accepted, rows.rejects) for rows in done.rows] == [(2, 0)]
+    assert not done.is_complete
     found = read_by_hand(world, route="open")
     assert {row["target"] and row["target"]["topic"] for row in found} == {None, "open-b"}
-    (row,) = rejected(world.home / "rejects")
-    assert row["reject_reason"].startswith("target: expected one that allow_targets")
+
+
+def test_replay_with_another_target_asks_for_no_letters_own(world: World, replayed: Run) -> None:
+    letters = dead("a", route="open", x_dlq_target=b"former:open-b")
+    target = "named_struct('broker', 'kafka', 'topic', 'open-c')"
+    assert replayed(*letters, columns={"target": target}).rows[0].accepted == 1
+    (row,) = read_by_hand(world, route="open")
+    assert row["target"]["topic"] == "open-c"
 
 
 def test_replay_in_a_dry_run_counts_and_touches_nothing(world: World, topics: Topics) -> None:

@@ -127,10 +127,15 @@ def _check_target(target: Target, route: Route, kind: BrokerType) -> None:
         if name not in known:
             close = did_you_mean(name, known) or f", expected one of {', '.join(known)}"
             raise EnvelopeError(f"target.{name}: unknown field{close}")
-    if not any(_matches(target, allowed) for allowed in route.allow_targets):
+    if not permits(route, target):
         raise EnvelopeError(
             f"target: expected one that allow_targets of route {route.name!r} permits; got {target}"
         )
+
+
+def permits(route: Route, target: Target) -> bool:
+    """Whether an envelope of a route may have a target of its own: this one."""
+    return any(_matches(target, allowed) for allowed in route.allow_targets)
 
 
 def _matches(target: Target, allowed: Target) -> bool:

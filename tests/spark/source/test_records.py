@@ -16,7 +16,7 @@ from duebridge_connectors.spark.transforms.letters import (
     own_target,
     parse_dead_letters,
     replay_envelopes,
-    with_clear_targets,
+    with_judged_targets,
 )
 from tests.spark.world import World
 
@@ -195,5 +195,5 @@ def test_letter_whose_target_may_be_of_either_exchange_is_damaged(world: World) 
         world.spark, *(letter(x_dlq_target=name, x_dlq_route=b"amqp") for name in names)
     )
     ready = given.withColumn("status", F.lit("ready"))
-    found = [row.status for row in with_clear_targets(ready, routes).collect()]
-    assert found == ["damaged", "damaged", "ready", "ready", "ready"]
+    found = [row.status for row in with_judged_targets(ready, routes).collect()]
+    assert found == ["damaged", "other_broker", "ready", "not_allowed", "not_allowed"]

@@ -33,7 +33,7 @@ from duebridge_connectors.spark.transforms.letters import (
     own_target,
     parse_dead_letters,
     replay_envelopes,
-    with_clear_targets,
+    with_judged_targets,
 )
 
 REMEMBER = "7d"  # Kafka's default retention
@@ -100,14 +100,14 @@ class ReplaySummary(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         lines = [f"topic {self.topic}: {sum(group.count for group in self.letters):,} dead letters"]
         lines += [
-            f"  {group.count:>9,}  {group.status:<8}  route {group.route}, {group.reason}"
+            f"  {group.count:>9,}  {group.status:<12}  route {group.route}, {group.reason}"
             for group in self.letters
         ]
         if self.is_dry_run:
             lines.append(f"would replay {self.ready:,}; nothing was changed; --yes does it")
         if self.gone:
             lines.append(
-                f"  {self.gone:>9,}  gone      cut by Kafka before they could be read again"
+                f"  {self.gone:>9,}  gone          cut by Kafka before they could be read again"
             )
         return "\n".join(lines + [str(summary) for summary in self.rows])
 
@@ -191,7 +191,9 @@ def _letters(spark: SparkSession, replay: Replay, config: Config) -> DataFrame:
     }
     records = read_records(spark, spark.read, wanted)
     letters = parse_dead_letters(records, sorted(config.routes), replay.max_replays)
-    return with_clear_targets(letters, config.routes)
+    if "target" in replay.columns:
+        return letters
+    return with_judged_targets(letters, config.routes)
 
 
 def _envelopes(letters: DataFrame, replay: Replay, config: Config, route: str) -> DataFrame:

@@ -1,12 +1,14 @@
 """Dead letters of a Kafka topic: parsed from records, and turned into envelopes again."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.models import Route
-from duebridge.scheduling.limits import is_glob
+from duebridge.envelope import Target
+from duebridge.scheduling.limits import is_glob, permits
 from duebridge_connectors.spark.transforms.envelopes import forwarded_headers, with_header
 
 REPLAYS = "x-replays"
@@ -15,6 +17,7 @@ ORIGIN = "x-replay-of"
 """Header with the id of the first envelope."""
 
 READY, LOOPED, DAMAGED, ROUTELESS = "ready", "looped", "damaged", "no_route"
+MOVED, BARRED = "other_broker", "not_allowed"
 _LIFE = ("x-dlq-route", "x-message-id", "x-scheduled-at", "x-attempt")
 _TEXTS = {
     "route": "x-dlq-route",
@@ -93,27 +96,55 @@ def own_target(route: Route) -> Column | None:
     """
     if not route.allow_targets:
         return None
-    fields = ("topic",) if route.target.topic is not None else ("exchange", "routing_key")
-    parts = (
-        F.regexp_extract("target", _target_pattern(route), place).alias(field)
-        for place, field in enumerate(fields, 1)
-    )
+    parts = (column.alias(field) for field, column in _target_fields(route).items())
     given = F.struct(F.lit(route.target.broker).alias("broker"), *parts)
     return F.when(F.col("target") != str(route.target), given)
 
 
-def with_clear_targets(letters: DataFrame, routes: Mapping[str, Route]) -> DataFrame:
-    """Return dead letters, `damaged` where their own target cannot be told from its text.
+def with_judged_targets(letters: DataFrame, routes: Mapping[str, Route]) -> DataFrame:
+    """Return dead letters with another status than `ready` where their own target forbids replay.
 
-    `eu/billing/k2` has the one exchange that the configuration names, else it is unclear.
+    `other_broker`: it is of a broker that the route has left. `damaged`: it cannot be told from its
+    text; `eu/billing/k2` has the one exchange that the configuration names, else it is unclear.
+    `not_allowed`: `allow_targets` does not permit it, as that of the route itself before a change.
     """
-    is_unclear = F.lit(False)
+    status = F.col("status")
     for name, route in routes.items():
         if route.allow_targets:
-            is_clear = F.coalesce(F.col("target").rlike(_target_pattern(route)), F.lit(True))
-            is_unclear = is_unclear | ((F.col("route") == name) & ~is_clear)
-    is_damaged = (F.col("status") == READY) & is_unclear
-    return letters.withColumn("status", F.when(is_damaged, DAMAGED).otherwise(F.col("status")))
+            is_own = (F.col("route") == name) & (F.col("target") != str(route.target))
+            is_judged = is_own & (F.col("status") == READY)
+            status = F.when(is_judged, _judged_target(route)).otherwise(status)
+    return letters.withColumn("status", status)
+
+
+def _judged_target(route: Route) -> Column:
+    """Return the status of a letter by its own target."""
+    may_have = F.udf(partial(_permits, route), "boolean")
+    of_broker = F.col("target").startswith(f"{route.target.broker}:")
+    return (
+        F.when(~of_broker, MOVED)
+        .when(~F.col("target").rlike(_target_pattern(route)), DAMAGED)
+        .when(~may_have(*_target_fields(route).values()), BARRED)
+        .otherwise(READY)
+    )
+
+
+def _permits(route: Route, *texts: str) -> bool:
+    fields = dict(zip(_field_names(route), texts, strict=True))
+    return permits(route, Target(route.target.broker, **fields))
+
+
+def _field_names(route: Route) -> tuple[str, ...]:
+    return ("topic",) if route.target.topic is not None else ("exchange", "routing_key")
+
+
+def _target_fields(route: Route) -> dict[str, Column]:
+    """Return the fields of a letter's own target."""
+    pattern = _target_pattern(route)
+    return {
+        field: F.regexp_extract("target", pattern, place)
+        for place, field in enumerate(_field_names(route), 1)
+    }
 
 
 def _target_pattern(route: Route) -> str:
