@@ -5,7 +5,7 @@ there is not known. So does a journal that was not read, or that a purge removed
 behind the store's makes every message look early.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -16,7 +16,9 @@ from duebridge_connectors.spark.transforms.facts import WITHIN_A_MS
 from duebridge_connectors.spark.transforms.verdict import KINDS
 
 MOST_SKEW_MS = 60_000  # what is earlier than that is no clock's fault
-MOST_SPANS = 1_000
+MOST_SPANS = 1_000  # of a shard: each is compared with every entry there
+_BEGIN_MS, _END_MS = -(2**63), 2**63 - 1
+_SPANS = "blind_spans"
 RENEWAL_SKIPS = 2**20  # numbers of a journal, or more: lua/renew.lua
 _FEWEST = 3  # messages that show a clock's skew; one may be what is wrong
 _SHARD = ("route", "shard")
@@ -85,7 +87,8 @@ class MissingEvidence(NamedTuple):
 def blind_spans(journal: DataFrame, *, with_heads: bool = False) -> list[BlindSpan]:
     """Return the spans of the gap rows, in order.
 
-    `with_heads` also those before the first entry of a shard, where a table may have begun late.
+    `with_heads` also those before the first entry of a shard, where a table may have begun late. Of
+    a shard with more than `MOST_SPANS` it is one span without ends: any of its entries is in doubt.
     """
     gaps = journal.where("kind = 'gap'").select(
         *_SHARD, "lost_entries", F.col("sequence").alias("first")
@@ -93,9 +96,17 @@ def blind_spans(journal: DataFrame, *, with_heads: bool = False) -> list[BlindSp
     if with_heads:
         both = gaps.unionByName(_heads(journal)).groupBy(*_SHARD, "first")
         gaps = both.agg(F.max("lost_entries").alias("lost_entries"))
-    gaps = gaps.limit(MOST_SPANS).localCheckpoint()
+    gaps = gaps.localCheckpoint()
     if gaps.isEmpty():
         return []
+    counts = gaps.groupBy(*_SHARD).agg(F.count("*").alias("gaps"), F.sum("lost_entries"))
+    many = counts.where(F.col("gaps") > MOST_SPANS)
+    whole = [BlindSpan(route, shard, lost, None, None) for route, shard, _, lost in many.collect()]
+    return [*whole, *_placed(journal, gaps.join(many, [*_SHARD], "left_anti"))]
+
+
+def _placed(journal: DataFrame, gaps: DataFrame) -> list[BlindSpan]:
+    """Return the spans of gaps, between the entries beside them."""
     entries = journal.where("kind <> 'gap'").select(
         *_SHARD, "sequence", F.unix_millis("at").alias("ms")
     )
@@ -194,36 +205,68 @@ def weigh(verdicts: DataFrame, doubts: MissingEvidence) -> DataFrame:
     }
     if not maybe:
         return verdicts
+    verdicts = _beside_spans(verdicts, doubts.spans)
     named = [F.when(F.col(kind) & condition, F.lit(kind)) for kind, condition in maybe.items()]
     more = F.array_compact(F.array(*named))
     doubtful = verdicts.withColumn("doubtful", F.array_union("doubtful", more))
     certain = {kind: F.col(kind) & ~F.array_contains("doubtful", F.lit(kind)) for kind in maybe}
-    return doubtful.withColumns(certain)
+    return doubtful.withColumns(certain).drop(_SPANS)
+
+
+def _beside_spans(verdicts: DataFrame, spans: Sequence[BlindSpan]) -> DataFrame:
+    """Return verdicts with the spans of their route as a column: hundreds fit no expression."""
+    rows = [
+        (route, _merged(span for span in spans if span.route == route))
+        for route in {span.route for span in spans}
+    ]
+    column = f"route string, {_SPANS} array<struct<after: bigint, before: bigint>>"
+    frame = verdicts.sparkSession.createDataFrame(rows, column)
+    return verdicts.join(F.broadcast(frame), "route", "left")
+
+
+def _merged(spans: Iterable[BlindSpan]) -> list[tuple[int, int]]:
+    """Return the instants that spans hide, from and to, those that overlap as one."""
+    ends = sorted(
+        (
+            _BEGIN_MS if span.after_ms is None else span.after_ms,
+            _END_MS if span.before_ms is None else span.before_ms,
+        )
+        for span in spans
+    )
+    merged: list[tuple[int, int]] = []
+    for after, before in ends:
+        if merged and after <= merged[-1][1]:
+            after, before = merged[-1][0], max(merged.pop()[1], before)
+        merged.append((after, before))
+    return merged
 
 
 def _doubted(doubts: MissingEvidence) -> dict[str, Column | None]:
-    hidden = _any(_hides_after(span, _instant("first_begin")) for span in doubts.spans)
+    hidden = _hides_after(_instant("first_begin")) if doubts.spans else None
     by_clock = _any(
         (F.col("route") == route) & (F.col("late_by_ms") >= -clock.behind_ms)
         for route, clock in doubts.clocks.items()
     )
     found: dict[str, Column | None] = dict.fromkeys(_HIDDEN_LATER, hidden)
     found["early"] = _any(each for each in (hidden, by_clock) if each is not None)
-    found["unexpected"] = _any(_hides(span, _instant("last_begin")) for span in doubts.spans)
+    found["unexpected"] = _hides(_instant("last_begin")) if doubts.spans else None
     return {kind: found.get(kind) for kind in KINDS}
 
 
-def _hides(span: BlindSpan, at_ms: Column) -> Column:
-    """Tell whether a life that began at an instant, or nobody knows when, may be in the span."""
-    after = F.lit(True) if span.after_ms is None else at_ms >= span.after_ms
-    before = F.lit(True) if span.before_ms is None else at_ms <= span.before_ms
-    return (F.col("route") == span.route) & (at_ms.isNull() | after & before)
+def _hides(at_ms: Column) -> Column:
+    """Tell whether a life that began at an instant, or nobody knows when, may be in a span."""
+    return _some_span(
+        lambda span: at_ms.isNull() | (at_ms >= span["after"]) & (at_ms <= span["before"])
+    )
 
 
-def _hides_after(span: BlindSpan, at_ms: Column) -> Column:
-    """Tell whether the span may hide something of a life that began at an instant."""
-    before = F.lit(True) if span.before_ms is None else at_ms <= span.before_ms
-    return (F.col("route") == span.route) & (at_ms.isNull() | before)
+def _hides_after(at_ms: Column) -> Column:
+    """Tell whether a span may hide something of a life that began at an instant."""
+    return _some_span(lambda span: at_ms.isNull() | (at_ms <= span["before"]))
+
+
+def _some_span(meets: Callable[[Column], Column]) -> Column:
+    return F.coalesce(F.exists(_SPANS, meets), F.lit(False))
 
 
 def _instant(place: str) -> Column:
