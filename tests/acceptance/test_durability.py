@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from duebridge.admin.operator import Operator
 from duebridge.config.load import load_config
@@ -13,7 +14,9 @@ from duebridge.envelope import Envelope
 from duebridge.errors import Indeterminate, StoreUnfit
 from duebridge.producer import Producer
 from duebridge.store.batching import SCHEDULE_ROWS
+from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
+from duebridge.worker.reporting.probes import readiness_faults
 from duebridge.worker.shard import ShardView
 from tests.acceptance.site import impatient
 from tests.acceptance.works import Works, started
@@ -141,6 +144,15 @@ def test_purge_that_replicas_did_not_confirm_ends_with_3_and_is_repeated(
     assert (again.code, again.out.split()[-1]) == (0, "purged")
 
 
+def test_config_check_with_fewer_replicas_than_a_route_waits_for_ends_with_3(
+    replicas: Replicas, tmp_path: Path
+) -> None:
+    command = Command(tmp_path, replicas.url, CONFIG.replace("replicas: 2", "replicas: 3"))
+    done = command("config", "check", "--connect")
+    assert done.code == 3
+    assert "a durability waits for 3 replicas, and 2 are connected" in done.out
+
+
 def claims(works: Works, view: ShardView) -> int:
     client: Any = works.connection.client
     return int(client.hget(view.store.shard.key("meta"), "claims") or 0)
@@ -162,6 +174,35 @@ def test_worker_publishes_nothing_that_replicas_did_not_confirm_and_goes_on_late
         wait_until(lambda: works.left() == 0, "the acks")
     assert works.arrived() == [("first", "t"), ("a", "t")]
     assert dict(works.publishers["a"].delivered[1].headers)["x-attempt"] != "1"
+
+
+def test_worker_whose_claims_are_unconfirmed_is_not_ready_until_nothing_is_to_be_claimed(
+    replicas: Replicas,
+) -> None:
+    works = Works(replicas.url, {"r": "a/t"}, durability=BOTH)
+    (view,), seen = works.runner.views(), set()
+
+    def has_claimed_more() -> bool:
+        seen.add(view.is_up)
+        return claims(works, view) >= 4
+
+    works.producer.schedule("r", b"", id="a", delay="500ms")
+    with replicas.frozen(), started(works):
+        wait_until(lambda: view.is_unconfirmed, "a claim that nobody confirms")
+        wait_until(has_claimed_more, "more of them")
+        assert seen == {False}
+        fault = "route r: too few replicas confirm what is claimed"
+        assert fault in readiness_faults(works.runner.worker)
+        RouteStore(works.connection, works.namespace, "r", 1).of("a").cancel("a")
+        wait_until(lambda: view.is_up, "a shard without envelopes")
+
+
+def test_start_with_fewer_replicas_than_a_route_waits_for_logs_it(replicas: Replicas) -> None:
+    more = {"replicated": {"replicas": 3, "timeout": "500ms"}}
+    with capture_logs() as logs:
+        Works(replicas.url, {"r": "a/t"}, durability=more)
+    (found,) = (each for each in logs if each["event"] == "replicas_missing")
+    assert "a durability waits for 3 replicas, and 2 are connected" in found["fault"]
 
 
 def test_swap_to_a_durability_that_the_server_lacks_is_refused(replicas: Replicas) -> None:

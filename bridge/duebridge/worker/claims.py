@@ -193,6 +193,7 @@ class Claims:
                 decoded_bytes=reservation.room.size_bytes,
             )
             view.update(claim.poll)
+            view.is_unconfirmed = False
             if claim.token:
                 self._admit_letters(view, lane, claim, (health, reservation), started_at)
         finally:
@@ -287,7 +288,8 @@ class Claims:
 
 
 def _note_claim(view: ShardView, claim: Claim) -> None:
-    """Note the poll of a claim, and what it buried since it had expired."""
+    """Note the poll of a confirmed claim, and what it buried since it had expired."""
     view.update(claim.poll)
+    view.is_unconfirmed = False
     metrics.count_expired(view.route.name, claim.expired)
     report_buried(view.route.name, Reason.EXPIRED, claim.expired)

@@ -91,7 +91,7 @@ class Loop:
         views = self.views
         moved = sum(self._turn(view) for view in self._in_turn(views))
         is_away = self._store_outage.is_on or self._store_fault.is_on
-        if is_away and all(view.is_heard for view in views):
+        if is_away and all(view.is_up for view in views):
             self._end_outages()
         return moved
 

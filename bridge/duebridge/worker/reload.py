@@ -11,6 +11,7 @@ A pipe is not read again: that would wait for somebody who writes it, while a st
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -21,7 +22,7 @@ from duebridge.config.models import Config
 from duebridge.config.secrets import referenced_files
 from duebridge.errors import BridgeError, ConfigError, StoreUnavailable
 from duebridge.store.server.connection import Connection
-from duebridge.store.server.fitness import check_fitness
+from duebridge.store.server.fitness import check_fitness, missing_replicas
 from duebridge.telemetry import metrics
 
 CONFIG_EVERY_S = 1.0
@@ -104,13 +105,16 @@ def left_behind(counts: Mapping[str, int]) -> list[str]:
 
 
 def check_store(connection: Connection, config: Config, repeat_for_s: float = 0.0) -> None:
-    """Check the store for what all durabilities need; log the faults that are allowed by name.
+    """Check the store for what all durabilities need; log what is allowed, and missing replicas.
 
     Raises `StoreUnfit`, and `StoreUnavailable` after `repeat_for_s`.
     """
     allowed = config.store.allow_unfit
     for fault in check_fitness(connection, allowed, repeat_for_s, config.needs):
         log.warning("store_unfit", fault=fault)
+    missing = partial(missing_replicas, connection, config.needs)
+    if fault := connection.repeat_while_away(missing, repeat_for_s).value:
+        log.warning("replicas_missing", fault=f"{fault}: until then nothing is delivered")
 
 
 def check_new_needs(connection: Connection, old: Config, new: Config) -> None:

@@ -73,6 +73,8 @@ class ShardView:
         self.aside = AsideCount()  # counted while this worker has the lease of the gauges
         self.has_backlog = False  # the latest promotion moved `BACKLOG` envelopes or more
         self.is_unreadable = False  # a record requires a newer duebridge
+        # Replicas did not confirm the latest claim. Polls, which the primary answers, leave it so.
+        self.is_unconfirmed = False
         # The tags of targets that are well again, and how far their envelopes are resumed. A worker
         # that starts knows of no held target: it resumes all.
         self.resuming: dict[str, tuple[str, str]] = {"": NO_CURSOR}
@@ -181,12 +183,14 @@ class ShardView:
         """
         self._pause_s = POLL_EVERY_S
         self.mark_unreachable()
+        self.is_unconfirmed = True
 
     def mark_unreachable(self) -> None:
         """Record that the store did not answer; back off before the next poll."""
         now = self._monotonic()
         if self._unreachable_since is None:
             self._unreachable_since = now
+        self.is_unconfirmed = False
         self._poll_at = now + uniform(self._pause_s / 2, self._pause_s)  # noqa: S311 - jitter
         self._pause_s = min(2 * self._pause_s, POLL_EVERY_S)
         self._must_poll = True
@@ -195,6 +199,11 @@ class ShardView:
     def is_heard(self) -> bool:
         """Whether the store answered the latest call."""
         return self.poll.now_ms > 0 and self._unreachable_since is None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the store answered the latest call, and confirmed the latest claim."""
+        return self.is_heard and not self.is_unconfirmed
 
     @property
     def is_pausing(self) -> bool:
@@ -222,6 +231,7 @@ class ShardView:
                 self._must_poll = True
         elif is_old:
             self.update(self.store.next())
+        self.is_unconfirmed &= self._has_claimable
 
     def _count_aside(self) -> None:
         if self.poll.retry and self.gauge_lease.is_held:
@@ -251,6 +261,14 @@ class ShardView:
     def counts_expiries(self) -> bool:
         """Whether an expired lease counts against its envelope: not after a long store outage."""
         return self._monotonic() >= self._blameless_until
+
+    @property
+    def _has_claimable(self) -> bool:
+        """Whether envelopes or letters are due; by now others may have had them, or cancelled."""
+        poll = self.poll
+        is_letter_due = self.dead_letter is not None and self.is_due(poll.first_dead_ms)
+        is_due = self.is_due(poll.first_pending_ms) or self.is_due(poll.first_retry_ms)
+        return bool(poll.ready or poll.suspect) or is_due or is_letter_due
 
     @property
     def can_resume(self) -> bool:

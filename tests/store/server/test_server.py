@@ -91,7 +91,7 @@ def test_check_offers_to_allow_only_what_could_then_run(
 CONFIG = "{version: 1, brokers: {m: {type: memory}}, routes: {r: {target: {broker: m, topic: t}}}}"
 REFUSED = {"version": "or newer", "eviction": "noeviction"}
 HOUR_MS = 3_600_000
-WELL = Vitals("Redis 7.0.15", 0, 10, 100, True, True, True, 0)
+WELL = Vitals("Redis 7.0.15", 0, 10, 100, True, True, True)
 
 
 def faults_of(**changed: object) -> list[Finding]:

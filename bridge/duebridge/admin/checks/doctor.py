@@ -11,6 +11,7 @@ from duebridge.admin.checks.route_checks import check_absent, check_routes, chec
 from duebridge.admin.checks.store_checks import (
     check_fit,
     check_registered,
+    check_replicas,
     check_vitals,
     store_failure,
 )
@@ -21,7 +22,7 @@ from duebridge.store.server.connection import Connection
 
 Check: TypeAlias = Callable[[Config, Connection], Iterator[Finding]]
 
-CONNECT_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_absent)
+CONNECT_CHECKS: tuple[Check, ...] = (check_fit, check_registered, check_replicas, check_absent)
 DOCTOR_CHECKS: tuple[Check, ...] = (
     check_fit,
     check_registered,

@@ -13,6 +13,7 @@ from duebridge.store.server.fitness import (
     INDISPENSABLE,
     Vitals,
     fitness_faults,
+    missing_replicas,
     read_vitals,
 )
 from duebridge.store.wire.record import NEWEST_LAYOUT
@@ -65,9 +66,8 @@ def check_registered(config: Config, connection: Connection) -> Iterator[Finding
 
 def check_vitals(config: Config, connection: Connection) -> Iterator[Finding]:
     """Yield the state of clock, memory, disk and replicas, and whether hiredis is installed."""
-    vitals = read_vitals(connection)
-    yield from vital_findings(vitals)
-    yield from _replicas(vitals.replicas, config.needs.most_replicas)
+    yield from vital_findings(read_vitals(connection))
+    yield from check_replicas(config, connection)
     if not HAS_HIREDIS:
         text = "the Python package hiredis is missing: replies are read more slowly"
         yield warning(FindingSubject.CONFIG, "store", text, "type: pip install hiredis")
@@ -87,9 +87,9 @@ def vital_findings(vitals: Vitals) -> Iterator[Finding]:
     yield _memory(vitals)
 
 
-def _replicas(connected: int, waited_for: int) -> Iterator[Finding]:
-    if connected < waited_for:
-        text = f"a durability waits for {waited_for} replicas, and {connected} are connected"
+def check_replicas(config: Config, connection: Connection) -> Iterator[Finding]:
+    """Yield whether fewer replicas are connected than a durability waits for."""
+    if text := missing_replicas(connection, config.needs):
         remedy = "start the others: until then calls are indeterminate, and nothing is delivered"
         yield failure(FindingSubject.STORE, "store", text, remedy)
 

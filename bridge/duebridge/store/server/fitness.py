@@ -131,6 +131,21 @@ def _replicas_fault(needs: DurabilityNeeds, info: Info) -> str:
     return f"expected durability to wait for all {connected} replicas; got {needs.replicas}: {why}"
 
 
+def missing_replicas(connection: Connection, needs: DurabilityNeeds) -> str:
+    """Return how many replicas a durability waits for in vain; empty where they are connected.
+
+    Raises `StoreError`.
+    """
+    if not needs.most_replicas:
+        return ""
+    with translated_errors():
+        nodes = read_info(connection, "replication")
+    connected = min(int(node.get("connected_slaves", 0)) for node in nodes)
+    if connected >= needs.most_replicas:
+        return ""
+    return f"a durability waits for {needs.most_replicas} replicas, and {connected} are connected"
+
+
 def _fsync_fault(connection: Connection) -> str:
     """Return why a write that was answered may not be on disk; INFO does not tell."""
     client: Any = connection.client
@@ -159,7 +174,6 @@ class Vitals(NamedTuple):
 
     `clock_ahead_ms` is the store's clock minus this machine's. Where `maxmemory` is not set, the
     limit is the memory of the machine that the store runs on, and `is_limit_set` is false.
-    `replicas` are those connected to the primary that has the fewest.
     """
 
     server: str
@@ -169,7 +183,6 @@ class Vitals(NamedTuple):
     is_limit_set: bool
     is_primary: bool
     is_append_only_written: bool
-    replicas: int
 
 
 def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None) -> Vitals:
@@ -185,7 +198,6 @@ def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None)
         limit_bytes=_limit_bytes(worst),
         is_limit_set=bool(worst.get("maxmemory")),
         is_primary=all(node.get("role") == "master" for node in nodes),
-        replicas=min(int(node.get("connected_slaves", 0)) for node in nodes),
         is_append_only_written=all(node.get("aof_last_write_status") != "err" for node in nodes),
     )
 

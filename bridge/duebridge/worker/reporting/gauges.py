@@ -53,7 +53,7 @@ def _cold_horizon_s(view: ShardView) -> float | None:
 
 
 VIEW_GAUGES = (
-    ShardGauge("duebridge_store_up", "1: the store answers", lambda view: view.is_heard),
+    ShardGauge("duebridge_store_up", "1: the store answers and confirms", lambda view: view.is_up),
     ShardGauge(
         "duebridge_unreadable", "1: records need a newer worker", lambda view: view.is_unreadable
     ),

@@ -1,8 +1,9 @@
 """Serves HTTP for probes, metrics and autoscalers: `/livez`, `/readyz`, `/metrics`, `/due`.
 
 Liveness checks only that the loops of worker and intakes run; it contacts neither store nor broker.
-Readiness fails if the store or a broker does not answer, an intake does not read its source, a
-route requires a newer duebridge, or the process started without a route that holds envelopes.
+Readiness fails if the store or a broker does not answer, too few replicas confirm a claim, an
+intake does not read its source, a route requires a newer duebridge, or the process started without
+a route that holds envelopes.
 """
 
 import socket
@@ -156,7 +157,9 @@ def readiness_faults(worker: Worker, intakes: Iterable[IntakeRecord] = ()) -> li
     ]
     faults += [f"intake {each.name}: {each.error}" for each in intakes if not each.is_up]
     for view in worker.views:
-        if not view.is_heard:
+        if view.is_unconfirmed:
+            faults.append(f"route {view.route.name}: too few replicas confirm what is claimed")
+        elif not view.is_heard:
             faults.append(_unheard(view))
         if view.is_unreadable:
             faults.append(f"route {view.route.name}: its records need a newer duebridge")
