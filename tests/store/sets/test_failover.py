@@ -1,5 +1,6 @@
 """Failovers of a Sentinel set and a Cluster: claims go on, nobody waits for another's node."""
 
+import itertools
 import secrets
 import threading
 import time
@@ -280,6 +281,19 @@ def test_figures_of_a_set_are_those_of_its_masters(
         assert len(read_info(connection, "server", "memory")) == masters
         assert read_vitals(connection).is_primary
         assert set(fitness_faults(connection)) == {"persistence"}
+
+
+@pytest.mark.parametrize("off_by_ms", [DAY_MS, -DAY_MS])
+def test_clock_of_a_cluster_is_that_of_its_node_farthest_off(
+    six: ClusterOfSix, off_by_ms: int
+) -> None:
+    def now_ms() -> int:  # asked before and after each node: the last one's clock is another
+        return time.time_ns() // 1_000_000 - (off_by_ms if next(asked) >= 4 else 0)
+
+    asked = itertools.count()
+    with closing(open_connection(six.url, TIMEOUT_S)) as connection:
+        found_ms = read_vitals(connection, now_ms).clock_ahead_ms
+    assert abs(found_ms - off_by_ms) < DAY_MS // 2
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])

@@ -172,7 +172,8 @@ HAS_HIREDIS: bool = redis.utils.HIREDIS_AVAILABLE
 class Vitals(NamedTuple):
     """The figures of the fullest node of the store.
 
-    `clock_ahead_ms` is the store's clock minus this machine's. Where `maxmemory` is not set, the
+    `clock_ahead_ms` is the store's clock minus this machine's: of a Cluster that of the node
+    farthest off. Where `maxmemory` is not set, the
     limit is the memory of the machine that the store runs on, and `is_limit_set` is false.
     """
 
@@ -188,12 +189,13 @@ class Vitals(NamedTuple):
 def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None) -> Vitals:
     """Read the vitals; `now_ms` replaces this machine's clock in tests. Raises `StoreError`."""
     with translated_errors():
-        ahead_ms = _clock_ahead_ms(connection, now_ms or _now_ms)
+        clock = partial(_clock_ahead_ms, connection, now_ms or _now_ms)
+        clocks_ms = [clock(at) for at in _primaries(connection)]
         nodes = read_info(connection, "server", "memory", "persistence", "replication")
     worst = max(nodes, key=lambda node: int(node["used_memory"]) / max(1, _limit_bytes(node)))
     return Vitals(
         server=" ".join(server_name(worst)),
-        clock_ahead_ms=ahead_ms,
+        clock_ahead_ms=max(clocks_ms, key=abs),
         used_bytes=int(worst["used_memory"]),
         limit_bytes=_limit_bytes(worst),
         is_limit_set=bool(worst.get("maxmemory")),
@@ -227,11 +229,10 @@ def _listeners_at_slot(connection: Connection, channel: str) -> int:
     return int(found.get(channel.encode(), 0))
 
 
-def _clock_ahead_ms(connection: Connection, now_ms: Callable[[], int]) -> int:
+def _clock_ahead_ms(connection: Connection, now_ms: Callable[[], int], at: Info) -> int:
     client: Any = connection.client
-    options = {"target_nodes": client.get_random_node()} if connection.is_cluster else {}
     before_ms = now_ms()
-    seconds, microseconds = client.time(**options)
+    seconds, microseconds = client.time(**at)
     after_ms = now_ms()
     return int(seconds) * 1000 + int(microseconds) // 1000 - (before_ms + after_ms) // 2
 
