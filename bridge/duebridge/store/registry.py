@@ -79,7 +79,9 @@ class Registry:
     def open_life(self, name: str, shards: int | None, *, registers: bool = True) -> Life:
         """Return the route's life, which all its shards have from now on.
 
-        A later opening writes nothing, so that a worker can start on a full store, and empty it.
+        A shard whose node of a Cluster is away has it from its first use on: until then it refuses
+        every writing call, and `RouteLife` opens the route again. A later opening writes nothing,
+        so that a worker can start on a full store, and empty it.
         With `registers` the route is registered if this is its first use.
 
         Raises `StoreUnfit` where the store has another number of shards, a layout that this version
@@ -99,20 +101,36 @@ class Registry:
         lost one of them) is taken over, and after any was written.
         """
         shards = [Shard(self._namespace, name, number) for number in range(life.shards)]
-        before = [self._opened(shard, life) for shard in shards]
-        if all(each == life.text for each in before):
+        before = {shard: self._opened_if_there(shard, life) for shard in shards}
+        changed = {
+            shard: other for shard, other in before.items() if other not in (None, life.text)
+        }
+        if not changed:
             return True
         if self._entered(name, "", None) != life:
             return False
-        for shard, other in zip(shards, before, strict=True):
-            if other not in ("", life.text):
-                self._opened(shard, life, other)
+        for shard, other in changed.items():
+            if other:
+                self._opened_if_there(shard, life, other)
         return True
+
+    def _opened_if_there(self, shard: Shard, life: Life, replaced: str = "") -> str | None:
+        """Open a shard as `_opened` does; None where its node of a Cluster is away.
+
+        The call that needs the shard waits for that node, by its own patience.
+        """
+        try:
+            return self._opened(shard, life, replaced)
+        except StoreUnavailable:
+            if not self._connection.is_cluster:
+                raise
+            return None
 
     def _opened(self, shard: Shard, life: Life, replaced: str = "") -> str:
         """Write a life to a shard without one, or with the replaced one; return the former."""
         given = ("", 0, life.text, replaced)
-        reply = self._connection.run(script("open"), shard.keys(), given, self._repeat_for_s)
+        patience_s = 0.0 if self._connection.is_cluster else self._repeat_for_s
+        reply = self._connection.run(script("open"), shard.keys(), given, patience_s)
         return read_text(read_reply(reply.value, OpenReply).life)
 
     def _entered(self, name: str, value: str, shards: int | None) -> Life:

@@ -22,7 +22,7 @@ from duebridge.config.models import Config
 from duebridge.config.secrets import referenced_files
 from duebridge.errors import BridgeError, ConfigError, StoreUnavailable
 from duebridge.store.server.connection import Connection
-from duebridge.store.server.fitness import check_fitness, missing_replicas
+from duebridge.store.server.fitness import check_fitness, missing_replicas, silent_nodes
 from duebridge.telemetry import metrics
 
 CONFIG_EVERY_S = 1.0
@@ -105,13 +105,17 @@ def left_behind(counts: Mapping[str, int]) -> list[str]:
 
 
 def check_store(connection: Connection, config: Config, repeat_for_s: float = 0.0) -> None:
-    """Check the store for what all durabilities need; log what is allowed, and missing replicas.
+    """Check the store for what all durabilities need; log what is allowed, or not known yet.
+
+    That is also replicas that are missing, and nodes of a Cluster that are away.
 
     Raises `StoreUnfit`, and `StoreUnavailable` after `repeat_for_s`.
     """
     allowed = config.store.allow_unfit
     for fault in check_fitness(connection, allowed, repeat_for_s, config.needs):
         log.warning("store_unfit", fault=fault)
+    for node in connection.repeat_while_away(partial(silent_nodes, connection), repeat_for_s).value:
+        log.warning("store_node_away", node=node, fault="whether it is fit is unknown")
     missing = partial(missing_replicas, connection, config.needs)
     if fault := connection.repeat_while_away(missing, repeat_for_s).value:
         log.warning("replicas_missing", fault=f"{fault}: until then nothing is delivered")

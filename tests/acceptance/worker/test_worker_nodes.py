@@ -2,11 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from structlog.testing import capture_logs
 
+from duebridge.admin.checks.doctor import check_store
+from duebridge.admin.checks.store_checks import check_fit, check_registered
+from duebridge.ports.checks import Severity
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.keys import routes_key
+from duebridge.store.server.connection import open_connection
+from duebridge.worker.process import Runner
 from tests.acceptance.worker.spread import (
     Spread,
     longest_gap_s,
@@ -66,6 +73,43 @@ def test_frozen_node_delays_no_shard_of_another(six: ClusterOfSix) -> None:
         wait_until(lambda: len(works.published("hit")) >= 300 * len(hit), "the backlog", WITHIN_S)
     nodes = {each["node"] for each in logs if each["event"] == "store_unavailable"}
     assert {int(node.rpartition(":")[2]) for node in nodes} == {port}
+
+
+def test_worker_that_starts_beside_a_frozen_node_delivers_what_the_others_have(
+    six: ClusterOfSix,
+) -> None:
+    works = Spread(six.url)
+    with frozen_beside(works, six) as (port, well):
+        with capture_logs() as logs:
+            works.runner = Runner(works.config, open_connection(six.url), works.publishers)
+        with started(works):
+            schedule(well[0], "a")
+            wait_until(lambda: works.published("a"), "a delivery", WITHIN_S)
+    away = [each["node"] for each in logs if each["event"] == "store_node_away"]
+    assert [name.rpartition(":")[2] for name in away] == [str(port)]
+
+
+def test_check_names_the_frozen_node_and_goes_on_at_the_others(six: ClusterOfSix) -> None:
+    works = Spread(six.url)
+    with frozen_beside(works, six) as (port, _):
+        found = list(check_store(works.config, works.connection, (check_fit, check_registered)))
+    works.connection.close()
+    (fault,) = (each for each in found if each.severity is Severity.FAILURE and "fit" in each.found)
+    assert f":{port} does not answer" in fault.found
+
+
+@contextmanager
+def frozen_beside(works: Spread, six: ClusterOfSix) -> Iterator[tuple[int, list[DelayStore]]]:
+    """Freeze a master that has shards but not the registry; give its port, and another's shards."""
+    registry = six.owner_of(routes_key(works.namespace)).port
+    stores = shards_by_port(works, six)
+    port = next(each for each in stores if each != registry)
+    frozen = next(each for each in six.nodes if each.port == port)
+    frozen.freeze()
+    try:
+        yield port, stores[registry]
+    finally:
+        frozen.resume()
 
 
 def test_node_that_freezes_before_it_settles_takes_no_thread_of_a_lane(six: ClusterOfSix) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 import pytest
 
@@ -13,15 +14,17 @@ from duebridge.bench.meter import CallCounter, Meter
 from duebridge.errors import StoreUnavailable
 from duebridge.store.batching import SharedRate
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import Shard
+from duebridge.store.keys import Shard, routes_key
 from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import (
+    check_fitness,
     count_listeners,
     fitness_faults,
     read_info,
     read_vitals,
+    silent_nodes,
 )
 from duebridge.store.wakeup import WakeListener
 from tests.store.sets.traffic import RESUMED_WITHIN_S, WITHIN_S, Pulse, flowing
@@ -281,6 +284,52 @@ def test_figures_of_a_set_are_those_of_its_masters(
         assert len(read_info(connection, "server", "memory")) == masters
         assert read_vitals(connection).is_primary
         assert set(fitness_faults(connection)) == {"persistence"}
+
+
+def test_route_opened_while_a_node_is_away_is_there_for_others_and_later_for_its_shards(
+    six: ClusterOfSix,
+) -> None:
+    registry, route = six.owner_of(routes_key("n")), f"new-{secrets.token_hex(4)}"
+    node = next(each for each in six.masters() if each is not registry)
+    with away(six, node), closing(open_connection(six.url, TIMEOUT_S)) as connection:
+        check_fitness(connection, ("persistence",))
+        assert [name.rpartition(":")[2] for name in silent_nodes(connection)] == [str(node.port)]
+        connection.load_scripts()
+        stores = opened_stores(connection, route, 12)
+        hit = [each for each in stores if six.owner_of(each.shard.wake) is node]
+        for store in set(stores) - set(hit):
+            assert is_taken(store)
+        assert not is_taken(hit[0])
+        node.resume()
+        for store in hit:
+            wait_until(partial(is_taken, store), "the node to be back", WITHIN_S)
+
+
+@contextmanager
+def away(six: ClusterOfSix, node: RedisNode) -> Iterator[None]:
+    """Freeze a master whose replica is gone, so that nobody takes its place."""
+    (replica,) = six.replicas_of(node)
+    replica.kill()
+    node.freeze()
+    try:
+        yield
+    finally:
+        node.resume()
+        replica.start()
+
+
+def opened_stores(connection: Connection, route: str, shards: int) -> list[DelayStore]:
+    life = RouteLife(Registry(connection, "n"), route, shards, registers=True)
+    assert life.look() == shards
+    return [DelayStore(connection, Shard("n", route, each), life=life) for each in range(shards)]
+
+
+def is_taken(store: DelayStore) -> bool:
+    try:
+        (reply,) = store.schedule([envelope("a")], max_delay_ms=DAY_MS)
+    except StoreUnavailable:
+        return False
+    return reply.status in ("accepted", "duplicate")
 
 
 @pytest.mark.parametrize("off_by_ms", [DAY_MS, -DAY_MS])

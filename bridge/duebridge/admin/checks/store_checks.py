@@ -15,6 +15,7 @@ from duebridge.store.server.fitness import (
     fitness_faults,
     missing_replicas,
     read_vitals,
+    silent_nodes,
 )
 from duebridge.store.wire.record import NEWEST_LAYOUT
 
@@ -41,7 +42,11 @@ def check_fit(config: Config, connection: Connection) -> Iterator[Finding]:
         else:
             offer = f", or allow it: store.allow_unfit: [{name}]" * (name not in INDISPENSABLE)
             yield failure(FindingSubject.STORE, "store", fault, _UNFIT_REMEDIES[name] + offer)
-    if not faults:
+    away = silent_nodes(connection)
+    for node in away:
+        text = f"node {node} does not answer: its shards are away, and whether it is fit is unknown"
+        yield failure(FindingSubject.STORE, "store", text, "start it, or promote its replica")
+    if not (faults or away):
         yield ok(
             FindingSubject.STORE,
             "store",

@@ -6,7 +6,7 @@ The client itself never repeats a call: a script whose reply was lost may have r
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeAlias, TypeVar
@@ -19,7 +19,7 @@ from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.opening import Client, open_client
 from duebridge.store.server.reconnects import CallSuppressed, Reconnects
 from duebridge.store.server.scripts import Script, names, run_script, script, sharded
-from duebridge.store.server.sets.cluster import ClusterClient, node_name, server_of
+from duebridge.store.server.sets.cluster import ClusterClient, ask_primaries, node_name, server_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,14 +52,17 @@ class Connection:
         self._reconnects: dict[str, Reconnects] = {}  # by node: one that fails holds up no other
 
     def load_scripts(self, repeat_for_s: float = 0.0) -> None:
-        """Load the scripts of shards into the server, so that no later call of them sends one."""
+        """Load the scripts of shards into the server, so that no later call of them sends one.
 
-        def load() -> None:
-            with translated_errors():
-                for name in names():
-                    self.client.script_load(self.form_of(script(name)).source)
+        A node of a Cluster that is away is left out: later calls send what it lacks.
+        """
+        client: Any = self.client
 
-        self.repeat_while_away(load, repeat_for_s)
+        def load(at: Mapping[str, Any]) -> None:
+            for name in names():
+                client.execute_command("SCRIPT LOAD", self.form_of(script(name)).source, **at)
+
+        self.repeat_while_away(lambda: ask_primaries(client, load), repeat_for_s)
 
     def run(
         self,

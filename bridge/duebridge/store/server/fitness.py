@@ -1,7 +1,7 @@
 """Checks whether a server may hold envelopes: its version, eviction policy and persistence."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -12,28 +12,45 @@ from duebridge.errors import StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
+from duebridge.store.server.sets.cluster import ask_primaries, primaries
 
 Info: TypeAlias = dict[str, Any]
 
 
 def read_info(connection: Connection, *sections: str) -> list[Info]:
     """Return sections of INFO, one mapping for each node; raises the client's errors."""
+    return [_info(connection, sections, at) for at in primaries(connection.client)]
+
+
+def _info(connection: Connection, sections: Iterable[str], at: Mapping[str, Any]) -> Info:
     client: Any = connection.client
-    return [
-        _merged(client.info(section, **at) for section in sections) for at in _primaries(connection)
-    ]
-
-
-def _primaries(connection: Connection) -> list[Info]:
-    """Return the options of a command that name each primary in turn."""
-    client: Any = connection.client
-    if not connection.is_cluster:
-        return [{}]
-    return [{"target_nodes": each} for each in client.get_primaries()]
-
-
-def _merged(answers: Iterable[Info]) -> Info:
+    answers = [client.info(section, **at) for section in sections]
     return {name: value for answer in answers for name, value in answer.items()}
+
+
+def _answering(connection: Connection) -> list[Info]:
+    """Return what the nodes that answer say of themselves; raises as `ask_primaries`.
+
+    One that reads its data after a restart is away: until then it reports no persistence.
+    """
+    return ask_primaries(connection.client, partial(_loaded_info, connection)).answers
+
+
+def _loaded_info(connection: Connection, at: Mapping[str, Any]) -> Info:
+    info = _info(connection, ("server", "memory", "persistence", "replication"), at)
+    if int(info.get("loading", 0)):
+        raise StoreUnavailable("the store is loading its data from disk; try again when it is done")
+    return info
+
+
+def silent_nodes(connection: Connection) -> list[str]:
+    """Return the Cluster's nodes, by name, that are away: whether they are fit is unknown.
+
+    Raises `StoreError`.
+    """
+    if not connection.is_cluster:
+        return []
+    return ask_primaries(connection.client, partial(_loaded_info, connection)).away
 
 
 def server_name(info: Info) -> tuple[str, str]:
@@ -75,12 +92,13 @@ def check_fitness(
 def fitness_faults(connection: Connection, needs: DurabilityNeeds = _NOTHING) -> dict[str, str]:
     """Return the faults by their names in `store.allow_unfit`; `fsync` and `replicas` where needed.
 
+    They are those of the nodes that answer; `silent_nodes` are the others.
+
     Raises `StoreUnavailable`, also while a server that was restarted reads its data, and
     `StoreUnfit` where it tells of itself what neither Redis nor Valkey does.
     """
-    with translated_errors():
-        nodes = read_info(connection, "server", "memory", "persistence", "replication")
     try:
+        nodes = _answering(connection)
         found = _faults(nodes, needs)
         if needs.fsync and (fault := _fsync_fault(connection)):
             found["fsync"] = fault
@@ -90,8 +108,6 @@ def fitness_faults(connection: Connection, needs: DurabilityNeeds = _NOTHING) ->
 
 
 def _faults(nodes: Sequence[Info], needs: DurabilityNeeds) -> dict[str, str]:
-    if any(int(node.get("loading", 0)) for node in nodes):  # until then it reports no persistence
-        raise StoreUnavailable("the store is loading its data from disk; try again when it is done")
     checks: dict[str, Callable[[Info], str]] = {
         "version": _version_fault,
         "eviction": _eviction_fault,
@@ -138,8 +154,7 @@ def missing_replicas(connection: Connection, needs: DurabilityNeeds) -> str:
     """
     if not needs.most_replicas:
         return ""
-    with translated_errors():
-        nodes = read_info(connection, "replication")
+    nodes = _answering(connection)
     connected = min(int(node.get("connected_slaves", 0)) for node in nodes)
     if connected >= needs.most_replicas:
         return ""
@@ -150,15 +165,14 @@ def _fsync_fault(connection: Connection) -> str:
     """Return why a write that was answered may not be on disk; INFO does not tell."""
     client: Any = connection.client
     try:
-        with translated_errors():
-            nodes = [client.config_get("append*", **at) for at in _primaries(connection)]
+        asked = ask_primaries(client, lambda at: client.config_get("append*", **at))
     except StoreUnavailable:
         raise
     except StoreError as error:
         return f"{_FSYNC}; CONFIG GET is refused: {error}"
     found = {
         f"appendonly {each.get('appendonly')}, appendfsync {each.get('appendfsync')}"
-        for each in nodes
+        for each in asked.answers
     }
     wrong = sorted(found - {"appendonly yes, appendfsync always"})
     return f"{_FSYNC}; got {wrong[0]}" if wrong else ""
@@ -187,11 +201,13 @@ class Vitals(NamedTuple):
 
 
 def read_vitals(connection: Connection, now_ms: Callable[[], int] | None = None) -> Vitals:
-    """Read the vitals; `now_ms` replaces this machine's clock in tests. Raises `StoreError`."""
-    with translated_errors():
-        clock = partial(_clock_ahead_ms, connection, now_ms or _now_ms)
-        clocks_ms = [clock(at) for at in _primaries(connection)]
-        nodes = read_info(connection, "server", "memory", "persistence", "replication")
+    """Read the vitals of the nodes that answer; raises `StoreError`.
+
+    `now_ms` replaces this machine's clock in tests.
+    """
+    clock = partial(_clock_ahead_ms, connection, now_ms or _now_ms)
+    clocks_ms = ask_primaries(connection.client, clock).answers
+    nodes = _answering(connection)
     worst = max(nodes, key=lambda node: int(node["used_memory"]) / max(1, _limit_bytes(node)))
     return Vitals(
         server=" ".join(server_name(worst)),
@@ -214,7 +230,7 @@ def count_listeners(connection: Connection, shards: Sequence[Shard]) -> list[int
     client: Any = connection.client
     channels = [shard.wake for shard in shards]
     with translated_errors():
-        found = [dict(client.pubsub_numsub(*channels, **at)) for at in _primaries(connection)]
+        found = [dict(client.pubsub_numsub(*channels, **at)) for at in primaries(client)]
         at_slot = [_listeners_at_slot(connection, channel) for channel in channels]
     return [
         some + sum(int(each.get(channel.encode(), 0)) for each in found)
@@ -229,7 +245,9 @@ def _listeners_at_slot(connection: Connection, channel: str) -> int:
     return int(found.get(channel.encode(), 0))
 
 
-def _clock_ahead_ms(connection: Connection, now_ms: Callable[[], int], at: Info) -> int:
+def _clock_ahead_ms(
+    connection: Connection, now_ms: Callable[[], int], at: Mapping[str, Any]
+) -> int:
     client: Any = connection.client
     before_ms = now_ms()
     seconds, microseconds = client.time(**at)

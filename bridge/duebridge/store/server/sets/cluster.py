@@ -8,12 +8,14 @@ decides.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import redis
 from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import RedisClusterException
 
+from duebridge.errors import StoreUnavailable
+from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.forks import renew_after_fork, renew_locks, renew_pool_locks
 from duebridge.store.server.redis_client import ExitSafeClient, RedisClient, SafePool
 from duebridge.store.server.sets.slot_map import MapKeeper, best_informed, first_answering, node_at
@@ -187,6 +189,39 @@ class ClusterClient(ExitSafeClient, RedisCluster):
         """Close every connection, and end the thread that renews the map."""
         self._map_keeper.close()
         super().close()
+
+
+class Asked(NamedTuple):
+    """The answers of the primaries, and the names of those of a Cluster that are away."""
+
+    answers: list[Any]
+    away: list[str]
+
+
+def primaries(client: Any) -> list[dict[str, Any]]:
+    """Return the options of a command that name each primary in turn."""
+    if not isinstance(client, RedisCluster):
+        return [{}]
+    cluster: Any = client
+    return [{"target_nodes": each} for each in cluster.get_primaries()]
+
+
+def ask_primaries(client: Any, ask: Callable[[Mapping[str, Any]], Any]) -> Asked:
+    """Ask each primary in turn; one that is away keeps no other from being asked.
+
+    Raises `StoreError`, of them `StoreUnavailable` where none answers.
+    """
+    asked, error = Asked([], []), StoreUnavailable("no node of the Cluster is a primary")
+    for at in primaries(client):
+        try:
+            with translated_errors():
+                asked.answers.append(ask(at))
+        except StoreUnavailable as found:
+            error = found
+            asked.away.append(at["target_nodes"].name if at else "")
+    if not asked.answers:
+        raise error
+    return asked
 
 
 def node_name(client: Any, key: str) -> str:
