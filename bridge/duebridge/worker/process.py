@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
 
 import structlog
 
@@ -40,8 +39,6 @@ from duebridge.worker.worker import Worker
 
 OPEN_WITHIN_S = 5.0  # a route, in a swap
 LANE_SETTLERS = 3  # threads: one may ping, the others settle what is not published
-
-T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -91,34 +88,27 @@ class Runner:
         )
         return [ShardView(route, store, exporter=self._exporter) for store in stores.shards]
 
-    def _reopened(
-        self, routes: Mapping[str, Route], registered: Collection[str]
-    ) -> dict[str, list[ShardView]]:
-        """Open routes of a new configuration, those that this registers last: all, or none.
-
-        So a node that is away leaves no new route registered, bound to its number of shards.
-        """
-        new = [route for name, route in routes.items() if name not in registered]
-        known = [route for name, route in routes.items() if name in registered]
-        opened = {route.name: self._soon(route, self._open) for route in known}
-        for route in new:
-            self._soon(route, self._poll_all)
-        return opened | {route.name: self._soon(route, self._open) for route in new}
-
-    def _soon(self, route: Route, call: Callable[[Route], T]) -> T:
-        """Return what a call of the store says; raises `StoreUnavailable` if it takes long.
+    def _open_soon(self, route: Route) -> list[ShardView]:
+        """Open a route of a new configuration; raises `StoreUnavailable` if that takes long.
 
         A start waits for the store; a swap must not, since its thread also waits for the stop.
         """
-        calling = self._openers.submit(_attempt, call, route)
+        opening = self._openers.submit(self._attempt, route)
         try:
-            answer: T | BridgeError = calling.result(OPEN_WITHIN_S)
+            opened: list[ShardView] | BridgeError = opening.result(OPEN_WITHIN_S)
         except TimeoutError:
-            calling.cancel()
+            opening.cancel()
             raise StoreUnavailable(f"route {route.name}: the store did not open it") from None
-        if isinstance(answer, BridgeError):
-            raise answer
-        return answer
+        if isinstance(opened, BridgeError):
+            raise opened
+        return opened
+
+    def _attempt(self, route: Route) -> list[ShardView] | BridgeError:
+        """Return the error instead of raising it, since its thread would log it as a fault."""
+        try:
+            return self._open(route)
+        except BridgeError as error:
+            return error
 
     def _node_of(self, shard: Shard) -> str:
         return self._connection.node_of(shard.wake)
@@ -154,11 +144,11 @@ class Runner:
         Workers switch between two turns; batches in flight are settled with their old settings.
         Unchanged routes are not interrupted. Raises `SwapRefused` and `StoreError`.
         """
-        registered = self._checked_routes(config)
+        self._refuse_unless_swappable(config)
         prepare(config)
         changes = changes_between(self._config, config)
         routes = {name: config.routes[name] for name in (*changes.added, *changes.changed)}
-        views = self._views | self._reopened(routes, registered)
+        views = self._views | {name: self._open_soon(route) for name, route in routes.items()}
         self._views = {name: views[name] for name in config.routes}
         self._config = config
         if any(changes):
@@ -166,8 +156,7 @@ class Runner:
             self._listener.listen_for(self._wake_calls())
         return changes
 
-    def _checked_routes(self, config: Config) -> dict[str, int]:
-        """Return the registered routes; raise if a configuration may not be applied."""
+    def _refuse_unless_swappable(self, config: Config) -> None:
         if reasons := fixed_at_start(self._config, config, self.lanes):
             raise SwapRefused(reasons, may_pass=False)
         check_new_needs(self._connection, self._config, config)
@@ -175,7 +164,6 @@ class Runner:
         holding = self._absent(config, registered, must_answer=self._config.routes)
         if reasons := other_shards(config, registered) + left_behind(holding):
             raise SwapRefused(reasons, may_pass=True)
-        return registered
 
     def absent(self) -> dict[str, int]:
         """Count stored envelopes by route, for routes neither configured nor in `allow_absent`.
@@ -203,9 +191,6 @@ class Runner:
             if any(poll.envelopes or poll.has_cold for poll in found)
         }
 
-    def _poll_all(self, route: Route) -> list[Poll]:
-        return self._polls(route.name, route.shards)
-
     def _polls(self, route: str, shards: int) -> list[Poll]:
         stores = RouteStore(self._connection, self._config.store.namespace, route, shards)
         return [store.next() for store in stores.shards]
@@ -230,11 +215,3 @@ class Runner:
             self._connection.close,
             time.monotonic() if began is None else began,
         )
-
-
-def _attempt(call: Callable[[Route], T], route: Route) -> T | BridgeError:
-    """Return the error instead of raising it, since its thread would log it as a fault."""
-    try:
-        return call(route)
-    except BridgeError as error:
-        return error
