@@ -1,7 +1,8 @@
 """Reads fetched records in one loop: kafka-python's own costs twice as much, a third of an intake.
 
 It also reads header names that are no UTF-8, for which kafka-python gives up a partition. All else
-is read as kafka-python reads it: tests/unit/brokers/test_kafka_fetched_records.py compares them.
+is read as kafka-python reads it: tests/unit/brokers/kafka/test_kafka_fetched_records.py compares
+them.
 The format: https://kafka.apache.org/documentation/#record
 """
 
