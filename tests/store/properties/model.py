@@ -12,6 +12,7 @@ from tests.support.desk import DAY_MS
 
 POISON, SUSPECT_FROM = 2, 2
 KEEP_ANSWER_MS = 60_000
+MOST_EARLIER = 32
 FAILURES = ("failed", "bury", "bury_unsure")
 
 
@@ -81,8 +82,22 @@ class Model:
 
     def end(self, id: str, ended: str) -> None:
         life = self.lives.pop(id)
-        if life.content.remember:
-            self.memorize(f"r{id}", (life.due, life.content, ended), life.content.remember)
+        self.remember(id, life.due, life.content, ended)
+
+    def remember(self, id: str, due: int, content: Content, ended: str) -> None:
+        """Remember an end; other content that ended under the id stays known beside it."""
+        if not content.remember:
+            return
+        before = self.memories.get(f"r{id}")
+        if before is not None and before.until > self.now and before.value[1] != content:
+            self.keep_earlier(id, before.value[1], before.until)
+        self.memorize(f"r{id}", (due, content, ended), content.remember)
+
+    def keep_earlier(self, id: str, content: Content, until: int) -> None:
+        others = self.recall(f"e{id}") or ()
+        kept = [(at, other) for at, other in others if at > self.now and other != content]
+        kept = [(until, content), *kept][:MOST_EARLIER]
+        self.memorize(f"e{id}", kept, max(at for at, _ in kept) - self.now)
 
     # ── the verbs ───────────────────────────────────────────────────────────────────────────────
 
@@ -99,14 +114,21 @@ class Model:
             return before
         answers: list[tuple[str, int | None]] = []
         anew: list[str] = []
+        before_batch = dict(self.lives)
+        replaced: dict[str, Content] = {}
         for place, (name, content) in enumerate(given):
             row = generations[place] if generations else 0
             status = self.schedule(name, content, replace, row)
+            if status == "replaced" and name in before_batch:
+                replaced.setdefault(name, before_batch[name].content)
             known = status in ("accepted", "replaced", "duplicate")
             answers.append((status, self.due_of(name, content) if known else None))
             anew += [name] * (not row and status in ("accepted", "replaced"))
         for name in anew:
             self.end_cold_copies(name)
+        for name, former in replaced.items():
+            if former.remember:
+                self.keep_earlier(name, former, self.now + former.remember)
         self.answer(call, answers)
         return answers
 
@@ -141,8 +163,7 @@ class Model:
         wanted = self.now + content.delay if content.at is None else content.at
         due = self.due_by_tombstone(id, generation, wanted) if life is None else wanted
         if due is None:
-            if content.remember:
-                self.memorize(f"r{id}", (wanted, content, "cancelled"), content.remember)
+            self.remember(id, wanted, content, "cancelled")
             return "cancelled"
         expires = None if content.keep is None else self.now + content.keep
         if expires is not None and expires <= wanted:

@@ -177,6 +177,9 @@ def memory(item: tuple[bytes, bytes]) -> tuple[Any, ...]:
             return name.decode(), until, first, second, cancelled, ended
         case b"r":
             return name.decode(), until, first, ENDS[value[20:]]
+        case b"e":
+            ends = range(6, len(value), 14)
+            return name.decode(), until, *(int.from_bytes(value[at : at + 6]) for at in ends)
         case b"d":
             return name.decode(), until, first, second, int.from_bytes(value[18:24])
         case b"x":
@@ -193,6 +196,8 @@ def expected_memories(model: Model) -> list[tuple[Any, ...]]:
                 expected.append((name, until, value[0], value[1] or 0, *value[2:]))
             case "r":
                 expected.append((name, until, value[0], value[2]))
+            case "e":
+                expected.append((name, until, *(at for at, _ in value)))
             case "d":
                 expected.append((name, until, *value))
             case "x":
