@@ -92,7 +92,6 @@ def parse_line(text: bytes, usual_id: str | None = None) -> Envelope:
     if len(text) > MAX_LINE_BYTES:
         raise EnvelopeError(f"expected at most {MAX_LINE_BYTES} bytes")
     try:
-        text.decode()  # a raw JSON value is not looked into
         return _envelope(_envelope_decoder.decode(text), usual_id)
     except RecursionError as error:
         raise EnvelopeError("expected a JSON object that is not nested so deep") from error
@@ -185,7 +184,9 @@ def _body(line: EnvelopeLine, given: dict[str, Any]) -> bytes | None:
         raise EnvelopeError(f"body: expected exactly one of {', '.join(BODIES)}; got {got}")
     if not isinstance(line.json, UnsetType):
         given["content_type"] = line.content_type or JSON
-        return bytes(line.json)
+        raw = bytes(line.json)
+        raw.decode()  # the decoder checks no text of a raw value
+        return raw
     if not isinstance(line.body_base64, UnsetType):
         return _decoded(line.body_base64, "body_base64")
     return None if isinstance(line.body, UnsetType) else _bytes(line.body)
