@@ -55,9 +55,7 @@ def halved(running_six: ClusterOfSix, tmp_path: Path) -> Iterator[Halved]:
     ids = [f"id{number}" for number in range(200)]
     gone = [each for each in ids if owners[shard_number(each, SHARDS)] is node]
     yield Halved(config, node, [each for each in ids if each not in gone], gone)
-    if node.process is not None and node.process.poll() is not None:
-        node.start()
-    running_six.await_whole()
+    running_six.mend()
 
 
 def envelopes(*ids: str) -> list[Envelope]:

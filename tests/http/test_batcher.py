@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -34,6 +35,14 @@ def site(store_url: str) -> Iterator[Site]:
     connection.close()
 
 
+@asynccontextmanager
+async def asking(site: Site) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application, in this process."""
+    transport = httpx.ASGITransport(build_app(site), raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        yield client
+
+
 async def post(client: httpx.AsyncClient, many: int) -> list[int]:
     """The statuses of posts that arrive together."""
     given = {"body": "x", "delay": "1h"}
@@ -48,8 +57,7 @@ def statuses_with(
     """The statuses of posts while the batcher has something else by a name, and after."""
 
     async def run() -> tuple[list[int], list[int]]:
-        transport = httpx.ASGITransport(build_app(site), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        async with asking(site) as client:
             with monkeypatch.context() as patched:
                 patched.setattr(batcher, name, instead)
                 during = await post(client, 8)
@@ -117,8 +125,7 @@ def test_posts_of_one_id_in_a_call_that_failed_get_their_own_answers(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> list[int]:
-        transport = httpx.ASGITransport(build_app(site), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        async with asking(site) as client:
             given = [{"id": name, "body": "x", "delay": "1h"} for name in ("X", "X", "Y")]
             async with asyncio.timeout(WITHIN_S):
                 answers = await asyncio.gather(*(client.post(ORDERS, json=each) for each in given))
@@ -132,8 +139,7 @@ def test_lines_that_were_stored_before_their_call_failed_are_answered_as_stored(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> list[str]:
-        transport = httpx.ASGITransport(build_app(site), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        async with asking(site) as client:
             given = [{"id": name, "body": "x", "delay": "1h"} for name in ("X", "X", "Y")]
             content = "\n".join(map(json.dumps, given))
             answer = await client.post(ORDERS, content=content, headers=NDJSON)

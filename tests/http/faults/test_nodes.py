@@ -32,11 +32,7 @@ def running_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfS
 @pytest.fixture
 def six(running_six: ClusterOfSix) -> Iterator[ClusterOfSix]:
     yield running_six
-    for node in running_six.nodes:
-        node.resume()
-        if node.process is not None and node.process.poll() is not None:
-            node.start()
-    running_six.await_whole()
+    running_six.mend()
 
 
 def configured(**shards: int) -> dict[str, Any]:

@@ -7,29 +7,24 @@ from math import ceil
 from typing import Any
 
 from duebridge.ports.publisher import Reason
-from tests.store.lives import Content, Life, Memory
-from tests.support.desk import DAY_MS
+from tests.store.lives import Content, Life
+from tests.store.properties.memories import Memories
 
 POISON, SUSPECT_FROM = 2, 2
-KEEP_ANSWER_MS = 60_000
-MOST_EARLIER = 32
 FAILURES = ("failed", "bury", "bury_unsure")
 
 
 @dataclass
-class Model:
+class Model(Memories):
     """The lives of a shard. Each method returns what the store has to answer.
 
     `generation` is the shard's counter, which the model only hears of. A call that has an id is
     given it as `call`, so that a repeated one answers as it did.
     """
 
-    now: int
     lives: dict[str, Life] = field(default_factory=dict)
-    memories: dict[str, Memory] = field(default_factory=dict)
     cold_tier: int = 0
     generation: int = 0
-    few_expired: int = 8
     versions: Iterator[int] = field(default_factory=lambda: count(1))
 
     def within(self, state: str, until: int | None = None) -> list[str]:
@@ -43,63 +38,9 @@ class Model:
         later = {life.score for life in self.lives.values() if life.state in states}
         return sorted(score for score in later if score > self.now)
 
-    # ── what outlives an envelope or a call ─────────────────────────────────────────────────────
-
-    def memorize(self, name: str, value: Any, keep: int) -> None:
-        """Keep a value; the first write of a call drops up to eight that are over, the others two.
-
-        Of values that end at one instant it drops the store's by their first letters; answers of
-        calls have other names there.
-        """
-        first = sorted((each.until, name) for name, each in self.memories.items())
-        for until, each in first[: self.few_expired]:
-            if until <= self.now:
-                self._look_again(each)
-        self.few_expired = 2
-        self.memories[name] = Memory(self.now + keep, value)
-
-    def _look_again(self, name: str) -> bool:
-        """Drop what is over; a mark stays for a day, since its row may be read late."""
-        if name[0] in "tx":
-            self.memories[name] = Memory(self.now + DAY_MS, self.memories[name].value)
-            return False
-        del self.memories[name]
-        return True
-
-    def recall(self, name: str) -> Any:
-        memory = self.memories.get(name)
-        return memory.value if memory is not None and memory.until > self.now else None
-
-    def answer(self, call: str, answer: Any) -> Any:
-        """Keep the answer of a call that has an id."""
-        if call:
-            self.memorize(f"c{call}", answer, KEEP_ANSWER_MS)
-        return answer
-
-    def forget(self) -> int:
-        over = [name for name, memory in self.memories.items() if memory.until <= self.now]
-        return sum(self._look_again(name) for name in over)
-
     def end(self, id: str, ended: str) -> None:
         life = self.lives.pop(id)
         self.remember(id, life.due, life.content, ended)
-
-    def remember(self, id: str, due: int, content: Content, ended: str) -> None:
-        """Remember an end; other content that ended under the id stays known beside it."""
-        if not content.remember:
-            return
-        before = self.memories.get(f"r{id}")
-        if before is not None and before.until > self.now and before.value[1] != content:
-            self.keep_earlier(id, before.value[1], before.until)
-        self.memorize(f"r{id}", (due, content, ended), content.remember)
-
-    def keep_earlier(self, id: str, content: Content, until: int) -> None:
-        others = self.recall(f"e{id}") or ()
-        kept = [(at, other) for at, other in others if at > self.now and other != content]
-        kept = [(until, content), *kept][:MOST_EARLIER]
-        self.memorize(f"e{id}", kept, max(at for at, _ in kept) - self.now)
-
-    # ── the verbs ───────────────────────────────────────────────────────────────────────────────
 
     def schedule_batch(
         self,

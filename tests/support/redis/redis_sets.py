@@ -231,6 +231,14 @@ class ClusterOfSix:
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", _id(to))
         return Migration(self, slot, source, to)
 
+    def mend(self) -> None:
+        """Resume the nodes that were frozen, start those that were killed, and wait for all."""
+        for node in self.nodes:
+            node.resume()
+            if node.process is not None and node.process.poll() is not None:
+                node.start()
+        self.await_whole()
+
     def await_whole(self, within_s: float = 60.0) -> None:
         """Return once every node is well and every replica follows its master."""
         _await(lambda: all(_is_well(each) for each in self.nodes), "the Cluster", within_s)
