@@ -12,7 +12,14 @@ from msgspec import UNSET
 
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, random_id
 from duebridge.errors import ConfigError, EnvelopeError, StoreError
-from duebridge.producer import OnConflict, Producer, checked_size, keeping, naming_ahead
+from duebridge.producer import (
+    OnConflict,
+    Producer,
+    check_iterable,
+    checked_size,
+    keeping,
+    naming_ahead,
+)
 from duebridge.receipt import Receipt
 from duebridge.store.batching import Batches
 from duebridge.store.caller import (
@@ -136,6 +143,7 @@ class AsyncProducer:
     ) -> AsyncIterator[Receipt]:
         """Do as `Producer.schedule_stream`; a plain iterable is read in a thread."""
         schedule = partial(Producer.schedule_many, route=route, on_conflict=on_conflict)
+        check_iterable(envelopes)
         await self._call(partial(schedule, envelopes=[]))  # refuse an unknown route at once
         cut: Batches[Envelope] = Batches(checked_size)
         async for batch in self._batches(cut, envelopes):
@@ -172,7 +180,7 @@ class AsyncProducer:
 
     def _node_of(self, route: Any, id: Any) -> str:  # noqa: A002 - the field's public name
         """Return the Cluster's node of an id; empty on one server, or where it is unknown."""
-        opened = self._producer and self._producer._routes.get(route)
+        opened = self._producer and isinstance(route, str) and self._producer._routes.get(route)
         try:
             return opened.store.of(checked_id(id)).node if opened else ""
         except EnvelopeError:  # the call itself says so

@@ -91,9 +91,7 @@ def parse_instant_ms(value: object, name: str = "at", text: str | None = None) -
     1001
     """
     if isinstance(value, datetime):
-        if value.utcoffset() is None:
-            raise EnvelopeError(f"{name}: expected an aware datetime; got naive {shown(value)}")
-        ms = _whole_ms(value - _EPOCH)
+        ms = _aware_ms(value, name)
     elif isinstance(value, int) and not isinstance(value, bool):
         ms = int(value)
         if ms in LIKE_SECONDS or looks_like_date(ms):
@@ -106,6 +104,15 @@ def parse_instant_ms(value: object, name: str = "at", text: str | None = None) -
         got = shown(value if text is None else text)
         raise EnvelopeError(f"{name}: expected epoch ms between 0 and {MAX_MS}; got {got}")
     return ms
+
+
+def _aware_ms(value: datetime, name: str) -> int:
+    try:
+        if value.utcoffset() is None:
+            raise EnvelopeError(f"{name}: expected an aware datetime; got naive {shown(value)}")
+        return _whole_ms(value - _EPOCH)
+    except (ValueError, TypeError, OverflowError) as error:  # pandas' NaT is a datetime without any
+        raise EnvelopeError(f"{name}: expected an aware datetime; got {shown(value)}") from error
 
 
 def looks_like_date(number: int) -> bool:

@@ -300,13 +300,20 @@ def _expires(value: object) -> Instant | None:
 def _headers(given: HeadersGiven | None) -> Headers:
     if given is None:
         return ()
-    pairs = given.items() if isinstance(given, Mapping) else given
     try:
+        pairs = given.items() if isinstance(given, Mapping) else [_pair(each) for each in given]
         return tuple([(_header_name(name), _header_value(name, value)) for name, value in pairs])
     except (TypeError, ValueError) as error:
         raise EnvelopeError(
             f"headers: expected a mapping or pairs of name and value; got {shown(given)}"
         ) from error
+
+
+def _pair(given: Any) -> tuple[Any, Any]:
+    if isinstance(given, str | bytes):  # of two characters, it could be unpacked
+        raise TypeError(given)
+    name, value = given
+    return name, value
 
 
 def _header_name(name: object) -> str:

@@ -5,7 +5,7 @@
 It needs the store and the routes of a configuration, and no broker.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -194,7 +194,7 @@ class Producer:
     def _scheduler(self, name: str) -> RouteScheduler:
         if self._is_closed:
             raise StoreError("the producer is closed; open another by Producer.from_config")
-        if name not in self._routes:
+        if type(name) is not str or name not in self._routes:
             self._routes[name] = RouteScheduler.open(
                 self._config,
                 self._connection,
@@ -208,6 +208,7 @@ class Producer:
 def _stream(
     scheduler: RouteScheduler, envelopes: Iterable[Envelope], mode: ScheduleMode
 ) -> Iterator[Receipt]:
+    check_iterable(envelopes)
     cut: Batches[Envelope] = Batches(checked_size)
     for batch in while_awaited(cut.of(envelopes)):
         with naming_ahead(cut):
@@ -247,6 +248,13 @@ def _mode(on_conflict: OnConflict) -> ScheduleMode:
     if on_conflict not in get_args(OnConflict):
         raise EnvelopeError(f"on_conflict: expected refuse or replace; got {shown(on_conflict)}")
     return on_conflict
+
+
+def check_iterable(envelopes: object) -> None:
+    """Raise `EnvelopeError` for anything that gives no envelopes, as for a single one."""
+    if not isinstance(envelopes, Iterable | AsyncIterable):
+        name = type(envelopes).__name__
+        raise EnvelopeError(f"envelopes: expected an iterable of Envelope; got {name}")
 
 
 def checked_size(envelope: object) -> int:

@@ -14,7 +14,14 @@ import pytest
 
 from duebridge import AsyncProducer
 from duebridge.envelope import Envelope, Target
-from duebridge.errors import ConfigError, EnvelopeError, StoreError, StoreFull, StoreUnavailable
+from duebridge.errors import (
+    ConfigError,
+    EnvelopeError,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    UnknownRoute,
+)
 from duebridge.producer import Producer
 from duebridge.receipt import Receipt
 from duebridge.store.batching import SCHEDULE_BYTES
@@ -130,6 +137,19 @@ def test_schedule_many_of_mappings_says_how_to_build_envelopes(producer: Produce
     expected = "^envelopes: expected Envelope; got dict; build one with Envelope.new$"
     with pytest.raises(EnvelopeError, match=expected):
         producer.schedule_many("r", [mapping])
+
+
+@pytest.mark.parametrize("given", [None, Envelope.new(b"x", delay="1s"), 5])
+def test_schedule_many_of_no_iterable_says_what_it_expects(producer: Producer, given: Any) -> None:
+    expected = f"^envelopes: expected an iterable of Envelope; got {type(given).__name__}$"
+    with pytest.raises(EnvelopeError, match=expected):
+        producer.schedule_many("r", given)
+
+
+@pytest.mark.parametrize("given", [None, ["r"], b"r"])
+def test_schedule_on_a_route_that_is_no_name_says_so(producer: Producer, given: Any) -> None:
+    with pytest.raises(UnknownRoute, match=r"^route: expected its name; got"):
+        producer.schedule(given, b"x", delay="1s")
 
 
 def test_schedule_stream_holds_one_batch_of_what_it_reads(producer: Producer) -> None:

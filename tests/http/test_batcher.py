@@ -141,7 +141,7 @@ def test_lines_that_were_stored_before_their_call_failed_are_answered_as_stored(
     async def run() -> list[str]:
         async with asking(site) as client:
             given = [{"id": name, "body": "x", "delay": "1h"} for name in ("X", "X", "Y")]
-            content = "\n".join(map(json.dumps, given))
+            content = "".join(f"{json.dumps(each)}\n" for each in given)
             answer = await client.post(ORDERS, content=content, headers=NDJSON)
         assert answer.status_code == 200, answer.text
         return [json.loads(line)["status"] for line in answer.text.splitlines()]

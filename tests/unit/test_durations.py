@@ -5,6 +5,7 @@ import math
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,11 @@ from duebridge.errors import EnvelopeError
 from duebridge.worker.backoff import retry_delay_ms
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_parse_instant_of_a_missing_one_of_pandas_is_refused() -> None:
+    with pytest.raises(EnvelopeError, match=r"^at: expected an aware datetime; got NaT$"):
+        parse_instant_ms(pd.NaT)
 
 
 def test_doctests_of_durations_hold() -> None:

@@ -173,7 +173,9 @@ def test_new_of_a_bad_header_name_is_refused(name: Any) -> None:
     assert refusal(headers=[(name, "v")]).startswith("header name: expected ")
 
 
-@pytest.mark.parametrize("headers", ["text", [("a",)], [("a", "b", "c")], 5, [1], ["ab:c"]])
+@pytest.mark.parametrize(
+    "headers", ["text", [("a",)], [("a", "b", "c")], 5, [1], ["ab:c"], ["ab", "cd"]]
+)
 def test_new_of_headers_of_another_form_is_refused(headers: Any) -> None:
     said = refusal(headers=headers)
     assert said.startswith("headers: expected a mapping or pairs of name and value; got")

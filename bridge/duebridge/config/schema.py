@@ -18,7 +18,7 @@ from duebridge.config.brokers import BROKER, PLACEHOLDER, TARGET
 from duebridge.config.fields import NAME, NAME_EXPECTED, REFERENCE
 from duebridge.config.intakes import DECLARATION, SOURCE
 from duebridge.config.models import Config, RetryPolicy, Route, RouteSettings
-from duebridge.ports.discovery import broker_type, installed_types
+from duebridge.ports.discovery import loadable_types
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -35,7 +35,7 @@ def config_schema() -> Schema:
     schema = Config.model_json_schema(schema_generator=_AsWritten)
     definitions, blocks = schema["$defs"], schema["properties"]
     definitions[RetryPolicy.__name__] |= _only_what_applies()
-    types = [broker_type(name) for name in installed_types()]
+    types = loadable_types()
     _put(schema, BROKER, [_defined(definitions, kind.settings) for kind in types])
     _put(schema, TARGET, [_defined(definitions, kind.target) for kind in types])
     _put(schema, SOURCE, [_defined(definitions, kind.source) for kind in types if kind.source])

@@ -126,7 +126,8 @@ async def schedule_batch(
 def receipts_before(batch: Sequence[Envelope], error: StoreError) -> list[Receipt | None]:
     """Return the receipts that a batch had before its call failed; None where an id lacks one.
 
-    Of several envelopes of one id each gets its own.
+    Of several envelopes of one id each gets its own; none where one of them lacks one, since the
+    error does not say which.
     """
     lacking, found = frozenset(error.ids), defaultdict[str, deque[Receipt]](deque)
     for receipt in error.receipts:

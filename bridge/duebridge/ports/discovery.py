@@ -35,21 +35,44 @@ def installed_types() -> tuple[str, ...]:
 def broker_type(name: str) -> BrokerType:
     """Return a broker type, loading it on first use.
 
-    Raises `ConfigError` with the known types or the package to install.
+    Raises `ConfigError` with the known types, the package to install, or what its entry point does.
     """
     if name not in _installed():
         hint = f"; type: {_install(name)}" if name in _extras() else ""
         raise ConfigError(unlisted_name(name, installed_types()) + hint)
+    entry_point = _installed()[name]
     try:
-        found: BrokerType = _installed()[name].load()
+        found = entry_point.load()
     except ImportError as error:
         raise ConfigError(_missing(name, error)) from error
+    except Exception as error:  # of a connector's module
+        raise _unloadable(entry_point, f"{type(error).__name__}: {error}") from error
+    if not isinstance(found, BrokerType):
+        kind = f"the class {found.__name__}" if isinstance(found, type) else type(found).__name__
+        raise _unloadable(entry_point, kind)
     return found
 
 
+@cache
+def loadable_types() -> tuple[BrokerType, ...]:
+    """Return the installed broker types; logs and leaves out those that do not load.
+
+    One that no configuration names harms nobody.
+    """
+    import structlog  # lazy: producers import this module and need no log
+
+    found: list[BrokerType] = []
+    for name in installed_types():
+        try:
+            found.append(broker_type(name))
+        except ConfigError as error:
+            structlog.get_logger().warning("broker_type_left_out", type=name, error=str(error))
+    return tuple(found)
+
+
 def target_fields() -> tuple[str, ...]:
-    """Return the union of the target fields of all installed types, `broker` first."""
-    models = (broker_type(name).target for name in installed_types())
+    """Return the union of the target fields of all loadable types, `broker` first."""
+    models = (kind.target for kind in loadable_types())
     return tuple(dict.fromkeys(field for model in models for field in model.model_fields))
 
 
@@ -68,6 +91,11 @@ def naming(broker: str, kind: str, client: str = "") -> Iterator[None]:
         place = f"brokers.{broker}."  # which a reference that is not resolved has already
         lines = (line.removeprefix(place) for line in str(error).splitlines())
         raise ConfigError("\n".join(f"{place}{line}" for line in lines)) from None
+
+
+def _unloadable(entry_point: EntryPoint, got: str) -> ConfigError:
+    where = f"entry point {entry_point.name} = {entry_point.value} of {GROUP}"
+    return ConfigError(f"{where}: expected an instance of BrokerType; got {got}")
 
 
 def _missing(kind: str, error: ImportError) -> str:

@@ -17,6 +17,7 @@ from duebridge.errors import (
     StoreError,
     StoreUnavailable,
     UnknownRoute,
+    shown,
     unknown_name,
 )
 from duebridge.ports.source import LogPosition
@@ -134,11 +135,11 @@ class RouteScheduler:
             left = [each.id for number, each in enumerate(batch) if number not in receipts]
             answered = [receipts[number] for number in sorted(receipts)]
             raise error.about(left, answered) from error
-        ordered = [receipts[number] for number in range(len(batch))]
-        if self._tracing is not None:
-            pairs = list(zip(batch, ordered, strict=True))
-            self._tracing.scheduled(pairs, started_ns, time.time_ns())
-        return ordered
+        finally:
+            if self._tracing is not None:
+                pairs = [(each, receipts.get(number)) for number, each in enumerate(batch)]
+                self._tracing.scheduled(self._route.name, pairs, started_ns, time.time_ns())
+        return [receipts[number] for number in range(len(batch))]
 
     def _store(
         self,
@@ -185,6 +186,8 @@ class RouteScheduler:
 
 def find_route(config: Config, name: str) -> Route:
     """Return a route of the configuration; raises `UnknownRoute`, which names the known ones."""
+    if not isinstance(name, str):
+        raise UnknownRoute(f"route: expected its name; got {shown(name)}")
     if name in config.routes:
         return config.routes[name]
     fault = unknown_name("one of the configuration", name, config.routes)

@@ -52,25 +52,29 @@ class Spans:
         self._tracer = trace.get_tracer(NAME, tracer_provider=provider)
 
     def scheduled(
-        self, pairs: Sequence[tuple[Envelope, Receipt]], started_ns: int, ended_ns: int
+        self,
+        route: str,
+        pairs: Sequence[tuple[Envelope, Receipt | None]],
+        started_ns: int,
+        ended_ns: int,
     ) -> None:
-        """Record one span per envelope of a batch, regardless of its receipt status."""
+        """Record one span per envelope of a batch, whatever its receipt; without one, an error."""
         for envelope, receipt in pairs:
             parent = _parent(envelope.headers)
             if parent is None:
                 continue
+            attributes: dict[str, str | int] = {
+                "messaging.message.id": envelope.id,
+                "duebridge.route": route,
+            }
+            if receipt is not None:
+                attributes["duebridge.status"] = receipt.status
+                attributes["duebridge.due_at_ms"] = receipt.due_at_ms
             span = self._tracer.start_span(
-                f"schedule {receipt.route}",
-                parent,
-                SpanKind.PRODUCER,
-                {
-                    "messaging.message.id": receipt.id,
-                    "duebridge.route": receipt.route,
-                    "duebridge.status": receipt.status,
-                    "duebridge.due_at_ms": receipt.due_at_ms,
-                },
-                start_time=started_ns,
+                f"schedule {route}", parent, SpanKind.PRODUCER, attributes, start_time=started_ns
             )
+            if receipt is None:
+                span.set_status(StatusCode.ERROR, "no answer of the store")
             span.end(ended_ns)
 
     def published(

@@ -23,9 +23,16 @@ class Tracing(Protocol):
     """Records spans after the fact; envelopes without a `traceparent` have none."""
 
     def scheduled(
-        self, pairs: Sequence[tuple[Envelope, Receipt]], started_ns: int, ended_ns: int
+        self,
+        route: str,
+        pairs: Sequence[tuple[Envelope, Receipt | None]],
+        started_ns: int,
+        ended_ns: int,
     ) -> None:
-        """Record the scheduling of a batch; times by this machine's clock."""
+        """Record the scheduling of a batch; times by this machine's clock.
+
+        An envelope without a receipt has no answer: the store call failed.
+        """
 
     def published(
         self,

@@ -173,8 +173,10 @@ class Reload:
                 return self._leave_unread(is_asked=is_asked)
             text = read_config_text(self._path)
             files = file_stamps(text)
-            is_steady, self._seen = (text, files) == self._seen, (text, files)
-            is_same = text == self._settled and self._refused_files in (None, files)
+            is_new = text != self._settled
+            is_steady = text == self._seen[0] and (is_new or files == self._seen[1])
+            self._seen = text, files
+            is_same = not is_new and self._refused_files in (None, files)
             if is_asked or (is_steady and (self._must_apply or not is_same)):
                 self._take(text, files)
         except BridgeError as error:

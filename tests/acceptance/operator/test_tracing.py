@@ -19,6 +19,7 @@ from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
 from duebridge.envelope import Envelope
+from duebridge.errors import StoreFull
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.telemetry.spans import Spans
 from duebridge.telemetry.tracing import traced_process
@@ -104,6 +105,20 @@ def test_trace_of_a_delivery_has_linked_spans_without_content(works: Traced) -> 
     everything = "".join(span.to_json() for span in (schedule, wait, publish))
     assert "canary" not in everything
     assert "tenant" not in everything
+
+
+def test_trace_of_a_call_that_the_store_does_not_answer_has_an_error(
+    works: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def schedule(*_: Any, **__: Any) -> Any:
+        raise StoreFull("no room")
+
+    monkeypatch.setattr("duebridge.store.delay_store.DelayStore.schedule", schedule)
+    with pytest.raises(StoreFull):
+        works.producer.schedule("r", b"x", delay="1s", headers={"traceparent": TRACEPARENT})
+    (span,) = works.spans(1)["schedule"]
+    assert span.status.status_code is StatusCode.ERROR
+    assert "duebridge.status" not in (span.attributes or {})
 
 
 def test_trace_of_a_retry_has_a_publish_for_each_attempt(works: Traced) -> None:

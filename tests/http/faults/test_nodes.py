@@ -91,7 +91,7 @@ def halved(six: ClusterOfSix, tmp_path: Path) -> Iterator[tuple[Served, list[str
     with serving(tmp_path / namespace, six.url, configured(many=SHARDS)) as served:
         shards = [Shard(namespace, "many", number) for number in range(SHARDS)]
         owners = [six.owner_of(shard.wake) for shard in shards]
-        ids = [f"id{number}" for number in range(200)]
+        ids = [f"id{number}" for number in range(400)]
         dead = next(each for each in owners if each is not six.owner_of(routes_key(namespace)))
         gone = [each for each in ids if owners[shard_number(each, SHARDS)] is dead]
         live = [each for each in ids if each not in gone]
@@ -155,11 +155,13 @@ def test_lines_beside_those_of_a_dead_node_are_told_as_stored(
 ) -> None:
     served, live, gone = halved
     ids = [gone[0], live[1], gone[1], live[2], live[2]]
+    ids += [*live[3:200], gone[2]]  # more than a batch
     lines = [json.dumps({"id": each, "body": "x", "delay": "1h"}) + "\n" for each in ids]
     with served.client() as client:
         answer = client.post(MANY, content="".join(lines).encode(), headers=NDJSON)
         told = [json.loads(each) for each in answer.text.splitlines()]
         statuses = ["unavailable", "accepted", "unavailable", "accepted", "duplicate"]
+        statuses += ["accepted"] * 197 + ["unavailable"]
         assert [(each["id"], each["status"]) for each in told] == list(
             zip(ids, statuses, strict=True)
         )

@@ -53,6 +53,13 @@ def test_embedded_started_by_ten_processes_at_once_is_one_server(home: Path) -> 
     assert len(pids_in(home)) == 1
 
 
+def test_embedded_of_a_file_says_that_it_expects_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(StoreUnfit, match=r"^embedded:.*: expected a directory; "):
+            start_embedded(place)
+
+
 def test_embedded_outlives_the_death_of_its_starter(home: Path) -> None:
     url, code = finish(spawn(home, START + RUN + THEN_DIE))
     assert code == -signal.SIGKILL

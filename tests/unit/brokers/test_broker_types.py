@@ -3,16 +3,19 @@
 import pickle
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from duebridge.config.broker_access import open_publisher, using
 from duebridge.config.offline import broker_faults, checked_config
 from duebridge.config.yaml_tree import read_tree
 from duebridge.envelope import Envelope, Target, target_as_dict, target_of
 from duebridge.errors import ConfigError, EnvelopeError
+from duebridge.ports import discovery
 from duebridge.ports.discovery import ClientMissing, broker_type, naming
 from duebridge.scheduling.limits import RouteLimits, with_whole_target
 from tests.unit.config_text import BROKERS, WHOLE, loaded
@@ -43,6 +46,39 @@ def test_load_configuration_imports_no_client_and_only_the_types_it_names(tmp_pa
 def test_broker_type_that_is_not_installed_names_the_installed() -> None:
     with pytest.raises(ConfigError, match="expected one of kafka, memory, rabbitmq; got 'nats'"):
         broker_type("nats")
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        ("broken:FILE", "SyntaxError: "),
+        ("ours:NOPE", "AttributeError: "),
+        ("ours:Kind", "the class Kind$"),
+        ("ours", "module$"),
+        ("missing:FILE", ""),
+    ],
+)
+def test_broker_type_that_does_not_load_says_why_and_harms_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, got: str
+) -> None:
+    for name, text in {
+        "broken": "1 +\n",
+        "ours": "class Kind: ...\n",
+        "missing": "import nope\n",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    others = discovery._installed()
+    installed = {**others, "odd": EntryPoint("odd", value, discovery.GROUP)}
+    monkeypatch.setattr(discovery, "_installed", lambda: installed)
+    said = rf"^entry point odd = {value} of .*: expected an instance of BrokerType; got {got}"
+    with pytest.raises(ConfigError, match=said if got else "needs the Python package nope"):
+        broker_type.__wrapped__("odd")
+    with capture_logs() as logs:
+        found = discovery.loadable_types.__wrapped__()
+    assert [each["type"] for each in logs] == ["odd"]
+    assert len(found) == len(others)
 
 
 def test_naming_puts_the_broker_before_an_error_of_its_options() -> None:

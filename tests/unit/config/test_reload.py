@@ -104,6 +104,17 @@ def test_file_that_is_still_being_written_is_not_taken(
     assert worker.topic == "u"
 
 
+def test_changed_file_is_taken_though_a_file_that_it_names_changes_at_every_read(
+    reload: Reload, path: Path, worker: Worker
+) -> None:
+    secret = path.with_name("secret")
+    path.write_text(OTHER.replace("amqp://localhost", f"${{file:{secret}}}"))
+    for number in range(3):
+        secret.write_text(f"amqp://{'x' * number}host")
+        reload.run_once()
+    assert worker.topic == "u"
+
+
 def test_link_to_another_directory_is_noticed(tmp_path: Path, worker: Worker) -> None:
     # as a mounted ConfigMap changes: the file's own link stays, one above it is replaced
     for name, text in (("one", WHOLE), ("two", OTHER)):

@@ -79,7 +79,7 @@ class Lines(Response):
         self._key = key
         self._most = most_bytes(call.site.config, call.route)
         self._is_started = False
-        self._failed = ""  # why the store did not take a batch: nothing more is tried
+        self._failed: dict[str, str] = {}  # by node, why it took no batch: it is not tried again
         self._encode = msgspec.json.Encoder().encode_lines
         self.background = None
 
@@ -140,24 +140,39 @@ class Lines(Response):
         ]
 
     async def _scheduled(self, envelopes: list[Envelope]) -> list[AnyReceipt]:
-        if envelopes and not self._failed:
-            try:
-                return [*await schedule_batch(self._call.site, self._batch_key, envelopes)]
-            except StoreError as error:
-                stored = [each for each in error.receipts if each.status != "refused"]
-                if not self._is_started and not stored:
-                    raise
-                self._failed = str(error)
-                return self._parted(envelopes, error)
-        return [self._unavailable(each.id, self._failed) for each in envelopes]
+        """Return the receipts of a batch, of which only nodes that have not failed are asked."""
+        failed = [self._failed.get(self._node_of(each)) for each in envelopes]
+        asked = [each for each, why in zip(envelopes, failed, strict=True) if why is None]
+        receipts = iter(await self._stored(asked))
+        return [
+            next(receipts) if why is None else self._unavailable(each.id, why)
+            for each, why in zip(envelopes, failed, strict=True)
+        ]
+
+    async def _stored(self, envelopes: list[Envelope]) -> list[AnyReceipt]:
+        if not envelopes:
+            return []
+        try:
+            return [*await schedule_batch(self._call.site, self._batch_key, envelopes)]
+        except StoreError as error:
+            stored = [each for each in error.receipts if each.status != "refused"]
+            if not self._is_started and not stored:
+                raise
+            return self._parted(envelopes, error)
 
     def _parted(self, envelopes: list[Envelope], error: StoreError) -> list[AnyReceipt]:
-        """Return the receipts that a failed call had got, as of other nodes, and of the others."""
+        """Return the receipts that a failed call had got; the nodes of the others have failed."""
         receipts = receipts_before(envelopes, error)
+        for each, receipt in zip(envelopes, receipts, strict=True):
+            if receipt is None:
+                self._failed[self._node_of(each)] = str(error)
         return [
-            self._unavailable(each.id, self._failed) if receipt is None else receipt
+            self._unavailable(each.id, str(error)) if receipt is None else receipt
             for each, receipt in zip(envelopes, receipts, strict=True)
         ]
+
+    def _node_of(self, envelope: Envelope) -> str:
+        return self._call.site.node_of(self._call.route, envelope.id)
 
     def _told(self, line: NumberedLine, receipt: AnyReceipt) -> AnyReceipt:
         if line.made and isinstance(receipt, Receipt):

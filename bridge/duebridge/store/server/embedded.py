@@ -46,10 +46,13 @@ def start_embedded(directory: str | Path) -> str:
     """Return the URL of the running server of a directory; start one where none runs.
 
     Ten simultaneous callers get one server. Raises `StoreUnfit` where no server program is
-    installed and `StoreUnavailable` where it does not answer.
+    installed or the directory cannot be made, and `StoreUnavailable` where it does not answer.
     """
     home = Path(directory).expanduser().resolve()
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StoreUnfit(f"embedded:{directory}: expected a directory; {error}") from error
     path = checked_socket_path(home)
     what = f"the embedded server of {home} at {path}; if another one runs there, end that"
     _wait(lambda: _answers(path) or _start(home, path), what)

@@ -11,6 +11,8 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+import structlog
+
 from duebridge.config.models import WorkerSettings
 from duebridge.ports.publisher import Delivery, Outcome, Publisher, Verdict
 from duebridge.store.batching import CALL_BYTES
@@ -24,6 +26,7 @@ from duebridge.worker.lanes.window import SMALL, Load, Window
 
 MAX_THREADS = 16  # per lane; each has at most one batch in flight
 PING_EVERY_S = 1.0
+log = structlog.get_logger()
 ASIDE_PER_S = 5000  # so that a worker that alone cannot reach a target does not empty the shard
 
 
@@ -134,7 +137,7 @@ class Lane:
             return ()
         started_at = self._monotonic()
         try:
-            outcomes = self._publisher.publish(batch)
+            outcomes = _checked(list(self._publisher.publish(batch)), len(batch))
             self._fault.end()
         except Exception as error:  # a connector bug: the fate of the batch is unknown
             self._fault.begin_fault(error)
@@ -346,12 +349,22 @@ class Lane:
 
     def close(self) -> None:
         """Close the publisher; unanswered deliveries become indeterminate."""
-        self._publisher.close()
+        try:
+            self._publisher.close()
+        except Exception as error:  # a connector bug: what it delivered is settled
+            log.exception("publisher_not_closed", broker=self.broker, exc_info=error)
 
     def end_threads(self) -> None:
         """End the lane's threads once they have nothing left to do; does not wait."""
         self._threads.shutdown(wait=False)
         self._settlers.shutdown(wait=False)
+
+
+def _checked(outcomes: Sequence[Outcome], count: int) -> Sequence[Outcome]:
+    if len(outcomes) != count:
+        got = f"expected one outcome per delivery, {count}; got {len(outcomes)}"
+        raise ValueError(f"publish: {got}")
+    return outcomes
 
 
 def thread_count(settings: WorkerSettings) -> int:

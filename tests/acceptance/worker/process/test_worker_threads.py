@@ -1,6 +1,6 @@
 """No thread of a worker dies quietly: what a client or the store raises is logged; work goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
 from threading import Event
@@ -85,6 +85,38 @@ def test_lane_goes_on_after_its_client_raised(
     (back,) = (each for each in logs if each["event"] == is_back)
     assert back["failures"] == TIMES
     assert line.get("exc_info", False) is (method == "publish")
+
+
+class Careless:
+    """Passes every call on, but leaves the last outcome of the first publish out."""
+
+    def __init__(self, within: Any) -> None:
+        self._within = within
+        self.published = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._within, name)
+
+    def publish(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+        self.published += 1
+        outcomes: Sequence[Outcome] = self._within.publish(batch)
+        return outcomes[:-1] if self.published == 1 else outcomes
+
+    def close(self) -> None:
+        raise ERRORS[2]
+
+
+def test_lane_tries_again_after_its_client_left_an_outcome_out(
+    works: Works, logs: list[Any]
+) -> None:
+    lane = works.runner.lanes["a"]
+    lane._publisher = Careless(lane._publisher)  # type: ignore[assignment]
+    schedule(works, "a", "b")
+    with started(works):
+        assert works.publishers["a"].deliveries_arrive(4, WITHIN_S)
+    told = [each for each in logs if each["event"] in ("publisher_failed", "publisher_not_closed")]
+    assert [each["event"] for each in told] == ["publisher_failed", "publisher_not_closed"]
+    assert "one outcome per delivery, 2; got 1" in told[0]["error"]
 
 
 def test_store_monitor_goes_on_after_a_sample_raised(
