@@ -329,8 +329,7 @@ class Operator:
     def _shards(self) -> dict[str, int]:
         """Return each route's number of shards: the store's if registered, else the configured."""
         configured = {name: route.shards for name, route in self._config.routes.items()}
-        registered = {name: route.shards for name, route in self._registry.routes().items()}
-        return {**configured, **registered}
+        return {**configured, **self._registry.shards()}
 
 
 def _tell_each(answers: Iterator[Told], tell: Callable[[Told], None]) -> list[Told]:

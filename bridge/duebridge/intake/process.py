@@ -144,8 +144,7 @@ class IntakeRunner:
         if reasons := fixed_at_start(self._config, config, config.brokers):
             raise SwapRefused(reasons)
         check_new_needs(self._connection, self._config, config)
-        routes = Registry(self._connection, config.store.namespace).routes()
-        registered = {name: route.shards for name, route in routes.items()}
+        registered = Registry(self._connection, config.store.namespace).shards()
         if reasons := other_shards(config, registered):
             raise SwapRefused(reasons, may_pass=True)
         self.prepare(config)

@@ -214,6 +214,10 @@ class Registry:
             names = {name.decode(errors="backslashreplace"): value for name, value in found}
             return {name: _parse(name, value) for name, value in names.items()}
 
+    def shards(self) -> dict[str, int]:
+        """Return the number of shards of each of these routes."""
+        return {name: route.shards for name, route in self.routes().items()}
+
     def _run(self, name: str, *arguments: bytes | str) -> Any:
         run = partial(self._connection.run, script(name), self._keys, arguments)
         return run(self._repeat_for_s).value

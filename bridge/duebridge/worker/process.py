@@ -160,7 +160,7 @@ class Runner:
         if reasons := fixed_at_start(self._config, config, self.lanes):
             raise SwapRefused(reasons, may_pass=False)
         check_new_needs(self._connection, self._config, config)
-        registered = self._registered()
+        registered = self._registry.shards()
         holding = self._absent(config, registered, must_answer=self._config.routes)
         if reasons := other_shards(config, registered) + left_behind(holding):
             raise SwapRefused(reasons, may_pass=True)
@@ -170,11 +170,8 @@ class Runner:
 
         0: only the route's cold tier may have some.
         """
-        registered = self._registered()
+        registered = self._registry.shards()
         return self._absent(self._config, registered, must_answer=registered)
-
-    def _registered(self) -> dict[str, int]:
-        return {name: route.shards for name, route in self._registry.routes().items()}
 
     def _absent(
         self, config: Config, registered: Mapping[str, int], *, must_answer: Collection[str]

@@ -211,14 +211,14 @@ def test_swap_of_a_store_that_falls_silent_ends_soon_whatever_the_lease(
     with redis_server(tmp_path, "--appendonly", "yes") as port, proxied(port) as proxy:
         works = Works(f"redis://127.0.0.1:{proxy.port}", R_AND_S)
         runner, before = works.runner, works.runner.views()
-        plain = runner._registered
+        plain = runner._registry.shards
 
         def registered() -> dict[str, int]:
             found = plain()
             proxy.fall_silent()
             return found
 
-        monkeypatch.setattr(runner, "_registered", registered)
+        monkeypatch.setattr(runner._registry, "shards", registered)
         caught: list[Exception] = []
 
         def swap() -> None:
