@@ -28,7 +28,7 @@ _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,30})?"
 DURATION_PATTERN = "".join(f"({_NUMBER}{unit})?" for unit in MS_PER_UNIT)  # matches empty text too
 _PART = re.compile(rf"({_NUMBER})(ms|[wdhms])")
 _PARTS = re.compile(DURATION_PATTERN)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _EXPECTED = 'a duration such as "500ms", "2.5s", "15m", "1h30m", "3d", "2w"'
 
@@ -110,7 +110,7 @@ def _aware_ms(value: datetime, name: str) -> int:
     try:
         if value.utcoffset() is None:
             raise EnvelopeError(f"{name}: expected an aware datetime; got naive {shown(value)}")
-        return _whole_ms(value - _EPOCH)
+        return _whole_ms(value - EPOCH)
     except (ValueError, TypeError, OverflowError) as error:  # pandas' NaT is a datetime without any
         raise EnvelopeError(f"{name}: expected an aware datetime; got {shown(value)}") from error
 
@@ -164,5 +164,5 @@ def format_instant(epoch_ms: int) -> str:
         return "-"
     if not 0 < epoch_ms <= MAX_MS:  # corrupt: outside the accepted range
         return f"{epoch_ms} ms"
-    at = _EPOCH + timedelta(milliseconds=epoch_ms)
+    at = EPOCH + timedelta(milliseconds=epoch_ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

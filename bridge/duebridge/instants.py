@@ -1,13 +1,12 @@
 """Instants as people write them: RFC 3339 with an offset, or integer epoch milliseconds."""
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-from duebridge.durations import parse_duration_ms, parse_instant_ms
+from duebridge.durations import EPOCH, parse_duration_ms, parse_instant_ms
 from duebridge.errors import EnvelopeError, shown
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXPECTED = (
     "RFC 3339 with an offset, such as 2026-01-31T09:00:00Z or 2026-01-31T10:00:00+01:00,"
     " or epoch milliseconds"
@@ -32,7 +31,7 @@ def parse_at(
     '2026-01-01T00:00:00+00:00'
     """
     if isinstance(value, int) or _EPOCH_MS.fullmatch(value):
-        return _EPOCH + timedelta(milliseconds=parse_instant_ms(int(value), name))
+        return EPOCH + timedelta(milliseconds=parse_instant_ms(int(value), name))
     try:
         at = datetime.fromisoformat(value.upper())
         at = at.replace(tzinfo=at.tzinfo or zone)

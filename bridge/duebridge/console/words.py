@@ -1,11 +1,9 @@
 """Instants, durations and figures as people read them. Pure functions, the templates' filters."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from duebridge.durations import two_units
+from duebridge.durations import EPOCH, MAX_MS, format_instant, two_units
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_MS = 253_402_300_799_999  # the last instant that a calendar of four digits has
 KIB = 1024
 
 
@@ -29,17 +27,9 @@ def instant(epoch_ms: int) -> str:
     """
     if not epoch_ms:
         return "never"
-    if not 0 < epoch_ms <= _MOST_MS:
+    if not 0 < epoch_ms <= MAX_MS:
         return f"{epoch_ms} ms"
-    return f"{_EPOCH + timedelta(milliseconds=epoch_ms):%Y-%m-%d %H:%M:%S}"
-
-
-def exact(epoch_ms: int) -> str:
-    """Return an instant to the millisecond, as machines write it."""
-    if not 0 < epoch_ms <= _MOST_MS:
-        return str(epoch_ms)
-    at = _EPOCH + timedelta(milliseconds=epoch_ms)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{EPOCH + timedelta(milliseconds=epoch_ms):%Y-%m-%d %H:%M:%S}"
 
 
 def relative(epoch_ms: int, now_ms: int) -> str:
@@ -108,6 +98,5 @@ def spoken(word: str) -> str:
     return word.replace("_", " ")
 
 
-FILTERS = {
-    each.__name__: each for each in (span, instant, exact, relative, count, rate, size, spoken)
-}
+FILTERS = {each.__name__: each for each in (span, instant, relative, count, rate, size, spoken)}
+FILTERS["exact"] = format_instant
