@@ -16,6 +16,7 @@ from tests.support.certificates import Certificates, make_certificates
 from tests.support.checkout import ROOT, missing
 from tests.support.kafka import own_kafka
 from tests.support.redis.redis_node import RedisNode, server
+from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
 
 # How fast a machine draws examples is no property of the code.
 settings.register_profile("duebridge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -82,6 +83,14 @@ def own_redis(tmp_path: Path) -> Iterator[RedisNode]:
     node.start()
     yield node
     node.kill()
+
+
+@pytest.fixture(scope="module")
+def steady_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
+    """A Cluster without failovers: a node that is away stays the one that is asked."""
+    home = tmp_path_factory.mktemp("six")
+    with redis_cluster_of_six(home, "--appendonly", "yes", node_timeout_ms=60_000) as six:
+        yield six
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from duebridge.store.keys import Shard, routes_key
 from duebridge.store.routing import shard_number
 from duebridge.store.server.connection import open_connection
 from tests.support.redis.redis_node import RedisNode
-from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
+from tests.support.redis.redis_sets import ClusterOfSix
 
 CONFIG = """\
 version: 1
@@ -23,7 +23,6 @@ brokers: {{here: {{type: memory}}}}
 routes: {{r: {{target: {{broker: here, topic: t}}, shards: {shards}}}}}
 """
 SHARDS = 12
-NO_FAILOVER_MS = 60_000
 PATIENCE_S = 2.0
 AT_ONCE_S = 5.0  # half as long as a call waits for a node that is away
 
@@ -37,25 +36,18 @@ class Halved(NamedTuple):
     gone: list[str]
 
 
-@pytest.fixture(scope="module")
-def running_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
-    home = tmp_path_factory.mktemp("six")
-    with redis_cluster_of_six(home, "--appendonly", "yes", node_timeout_ms=NO_FAILOVER_MS) as six:
-        yield six
-
-
 @pytest.fixture
-def halved(running_six: ClusterOfSix, tmp_path: Path) -> Iterator[Halved]:
+def halved(steady_six: ClusterOfSix, tmp_path: Path) -> Iterator[Halved]:
     config, namespace = tmp_path / "duebridge.yaml", tmp_path.name
-    config.write_text(CONFIG.format(url=running_six.url, namespace=namespace, shards=SHARDS))
+    config.write_text(CONFIG.format(url=steady_six.url, namespace=namespace, shards=SHARDS))
     shards = [Shard(namespace, "r", number) for number in range(SHARDS)]
-    owners = [running_six.owner_of(each.wake) for each in shards]
-    registry = running_six.owner_of(routes_key(namespace))
+    owners = [steady_six.owner_of(each.wake) for each in shards]
+    registry = steady_six.owner_of(routes_key(namespace))
     node = next(each for each in owners if each is not registry)
     ids = [f"id{number}" for number in range(200)]
     gone = [each for each in ids if owners[shard_number(each, SHARDS)] is node]
     yield Halved(config, node, [each for each in ids if each not in gone], gone)
-    running_six.mend()
+    steady_six.mend()
 
 
 def envelopes(*ids: str) -> list[Envelope]:

@@ -23,25 +23,17 @@ from tests.acceptance.worker.spread import (
     trickle,
 )
 from tests.acceptance.works import WITHIN_S
-from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
+from tests.support.redis.redis_sets import ClusterOfSix
 from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
 
 STOPS_WITHIN_S = 2.0 + 1.0 + 2.0  # drain + publish_deadline + 2 s
 
 
-@pytest.fixture(scope="module")
-def running_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
-    home = tmp_path_factory.mktemp("six")
-    # No failover meanwhile: a node that is frozen stays the one that is asked.
-    with redis_cluster_of_six(home, "--appendonly", "yes", node_timeout_ms=15_000) as running:
-        yield running
-
-
 @pytest.fixture
-def six(running_six: ClusterOfSix) -> ClusterOfSix:
-    running_six.await_whole()
-    return running_six
+def six(steady_six: ClusterOfSix) -> ClusterOfSix:
+    steady_six.await_whole()
+    return steady_six
 
 
 def shards_by_port(works: Spread, six: ClusterOfSix) -> dict[int, list[DelayStore]]:

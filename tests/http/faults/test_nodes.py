@@ -13,26 +13,18 @@ import pytest
 from duebridge.store.keys import Shard, routes_key
 from duebridge.store.routing import shard_number
 from tests.support.redis.redis_node import RedisNode
-from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
+from tests.support.redis.redis_sets import ClusterOfSix
 from tests.support.serving import CONFIG, NDJSON, Served, serving
 
-NO_FAILOVER_MS = 60_000  # a node that is away stays the one that is asked
 SHARDS = 12
 MANY = "/v1/routes/many/envelopes"
 AT_ONCE_S = 2.0  # half as long as a request waits for a node that is away
 
 
-@pytest.fixture(scope="module")
-def running_six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
-    home = tmp_path_factory.mktemp("six")
-    with redis_cluster_of_six(home, "--appendonly", "yes", node_timeout_ms=NO_FAILOVER_MS) as six:
-        yield six
-
-
 @pytest.fixture
-def six(running_six: ClusterOfSix) -> Iterator[ClusterOfSix]:
-    yield running_six
-    running_six.mend()
+def six(steady_six: ClusterOfSix) -> Iterator[ClusterOfSix]:
+    yield steady_six
+    steady_six.mend()
 
 
 def configured(**shards: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
 from tests.support.network.proxy import proxied
 from tests.support.redis.redis_node import RedisNode
-from tests.support.redis.redis_sets import ClusterOfSix, redis_cluster_of_six
+from tests.support.redis.redis_sets import ClusterOfSix
 from tests.support.servers import redis_server
 
 HALF_A_LEASE_S = 15.0  # of the default
@@ -237,14 +237,6 @@ def test_swap_of_a_store_that_falls_silent_ends_soon_whatever_the_lease(
 # --- a Cluster of which one node is away ---
 
 
-@pytest.fixture(scope="module")
-def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterOfSix]:
-    home = tmp_path_factory.mktemp("six")
-    # No failover meanwhile: a node that is frozen stays the one that is asked.
-    with redis_cluster_of_six(home, "--appendonly", "yes", node_timeout_ms=60_000) as running:
-        yield running
-
-
 class Spread(NamedTuple):
     """A worker of the route `r`, a node without `r` and the registry, and names of routes."""
 
@@ -262,16 +254,16 @@ class Spread(NamedTuple):
 
 
 @pytest.fixture
-def spread(six: ClusterOfSix) -> Iterator[Spread]:
-    six.await_whole()
-    with started(Works(six.url, {"r": "a/t"})) as works:
+def spread(steady_six: ClusterOfSix) -> Iterator[Spread]:
+    steady_six.await_whole()
+    with started(Works(steady_six.url, {"r": "a/t"})) as works:
 
         def owner(route: str) -> RedisNode:
-            return six.owner_of(Shard(works.namespace, route, 0).wake)
+            return steady_six.owner_of(Shard(works.namespace, route, 0).wake)
 
         keys = routes_key(works.namespace), Shard(works.namespace, "r", 0).wake
-        needed = {six.owner_of(key).port for key in keys}
-        frozen = next(each for each in six.masters() if each.port not in needed)
+        needed = {steady_six.owner_of(key).port for key in keys}
+        frozen = next(each for each in steady_six.masters() if each.port not in needed)
         names = [f"n{number}" for number in range(50)]
         there = next(name for name in names if owner(name) is frozen)
         elsewhere = next(name for name in names if owner(name) is not frozen)
