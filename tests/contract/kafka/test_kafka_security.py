@@ -30,7 +30,7 @@ from duebridge_connectors.kafka.broker import KAFKA
 from tests.support import tokens
 from tests.support.certificates import KEY_PASSWORD, Certificates, make_certificates
 from tests.support.command import embedded_command
-from tests.support.contract.broker_under_test import delivery, ids, verdicts
+from tests.support.contract.broker_under_test import confirms, delivery, verdicts
 from tests.support.contract.source_under_test import WITHIN_S, Memory, bodies, settled
 from tests.support.documented import documented
 from tests.support.kafka.acls import acls_of, all_but, put_in_force
@@ -85,15 +85,6 @@ def open_at(
     yield open_at
     for publisher in opened:
         publisher.close()
-
-
-def confirms(publisher: Publisher, topics: KafkaBroker) -> bool:
-    """Publish to a new topic, and read it back by another way."""
-    target = topics.missing_target()
-    topics.create(target)
-    batch = [delivery(target) for _ in range(3)]
-    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 3
-    return ids(topics.read_all(target)) == ids(batch)
 
 
 def refusal(publisher: Publisher, topics: KafkaBroker) -> str:

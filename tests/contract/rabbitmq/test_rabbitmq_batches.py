@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -19,12 +18,6 @@ from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
 
 DEADLINE_S = 15.0
 CONFIRMED = Verdict.CONFIRMED
-
-
-@pytest.fixture
-def publisher(broker: RabbitBroker) -> Iterator[RabbitPublisher]:
-    with closing(broker.open(DEADLINE_S)) as publisher:
-        yield publisher
 
 
 def elsewhere(target: Target) -> Target:

@@ -1,7 +1,5 @@
 """A message that comes back with headers that pika's decoder raises on, on a real broker."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,14 +11,6 @@ from duebridge.ports.publisher import Reason, Verdict
 from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
 from tests.support.contract.broker_under_test import delivery, ids, verdicts
 from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
-
-DEADLINE_S = 15.0
-
-
-@pytest.fixture
-def publisher(broker: RabbitBroker) -> Iterator[RabbitPublisher]:
-    with closing(broker.open(DEADLINE_S)) as publisher:
-        yield publisher
 
 
 def arrays(depth: int) -> Ext:

@@ -26,7 +26,7 @@ from tests.contract.rabbitmq.declaring import DELAYED, Names, examined, failures
 from tests.support import certificates as own
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.support.checkout import missing
-from tests.support.contract.broker_under_test import delivery, ids, verdicts
+from tests.support.contract.broker_under_test import confirms
 from tests.support.contract.source_under_test import (
     Memory,
     bodies,
@@ -169,15 +169,6 @@ def open_at(
     yield open_at
     for publisher in opened:
         publisher.close()
-
-
-def confirms(publisher: Publisher, queues: RabbitBroker) -> bool:
-    """Publish to a new queue, and read it back by another way."""
-    target = queues.missing_target()
-    queues.create(target)
-    batch = [delivery(target) for _ in range(3)]
-    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 3
-    return ids(queues.read_all(target)) == ids(batch)
 
 
 def refusal(publisher: Publisher) -> str:

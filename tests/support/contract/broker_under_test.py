@@ -86,6 +86,15 @@ def verdicts(outcomes: Sequence[Outcome]) -> list[Verdict]:
     return [outcome.verdict for outcome in outcomes]
 
 
+def confirms(publisher: Publisher, broker: BrokerUnderTest) -> bool:
+    """Publish to a new target, and read it back by another way."""
+    target = broker.missing_target()
+    broker.create(target)
+    batch = [delivery(target) for _ in range(3)]
+    assert verdicts(publisher.publish(batch)) == [Verdict.CONFIRMED] * 3
+    return ids(broker.read_all(target)) == ids(batch)
+
+
 def needs(broker: BrokerUnderTest, feature: str) -> None:
     if not getattr(broker.features, feature):
         pytest.skip(f"{broker.features.broker} declares that it has no {feature}")
