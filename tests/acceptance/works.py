@@ -46,6 +46,11 @@ class Works:
             allow_absent=list(allow_absent),
         )
 
+    def schedule(self, *ids: str) -> None:
+        """Schedule envelopes of the route `r`, due at once."""
+        for each in ids:
+            self.producer.schedule("r", b"body", id=each, delay="1ms")
+
     def arrived(self, broker: str = "a") -> list[tuple[str, str | None]]:
         delivered = self.publishers[broker].delivered
         return [(each.id, each.target.topic) for each in delivered]

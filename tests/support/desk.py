@@ -37,6 +37,11 @@ CAP_BYTES = 64 * 1024 * 1024
 NOT_MINE = b"\xff" * 12
 
 
+def names(count: int, prefix: str = "a") -> list[str]:
+    """Ids, in order."""
+    return [f"{prefix}{n:05d}" for n in range(count)]
+
+
 class ManualClock:
     """The store's time, as the test says it is."""
 

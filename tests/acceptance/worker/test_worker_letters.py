@@ -16,6 +16,7 @@ from duebridge.worker.worker import Worker
 from tests.acceptance.site import memory_config
 from tests.acceptance.targets import Crew
 from tests.acceptance.works import WITHIN_S, Works, started
+from tests.support.desk import names
 from tests.support.floor import Floor
 from tests.support.servers import wait_until
 
@@ -51,10 +52,6 @@ def letters(floor: Floor) -> Letters:
     return Letters(floor)
 
 
-def names(count: int, prefix: str) -> list[str]:
-    return [f"{prefix}{n:04d}" for n in range(count)]
-
-
 def test_letters_rejected_for_good_keep_nobody_and_are_not_tried_again(letters: Letters) -> None:
     letters.refuse = lambda name: TOO_LARGE if name.startswith("bad") else None
     letters.floor.schedule(*names(150, "bad"), *names(50, "good"), delay="1ms")
@@ -82,7 +79,7 @@ def test_letters_of_a_held_target_try_it_once_a_second_and_then_go(
     letters: Letters, outcome: Outcome
 ) -> None:
     letters.refuse = lambda _: outcome
-    letters.floor.schedule(*names(300, "a"), delay="1ms")
+    letters.floor.schedule(*names(300), delay="1ms")
     letters.run(20_000)
     assert len(letters.tries) <= 250 + 50 + 22
     letters.floor.schedule("well", delay="1ms")
@@ -90,7 +87,7 @@ def test_letters_of_a_held_target_try_it_once_a_second_and_then_go(
     assert letters.floor.arrived() == ["well"]
     letters.refuse = lambda _: None
     letters.run(2250, step_ms=50)
-    assert sorted(letters.floor.arrived("dlt")) == names(300, "a")
+    assert sorted(letters.floor.arrived("dlt")) == names(300)
 
 
 def floor_on(connection: Connection, namespace: str, letters_to: str | None) -> Floor:
@@ -108,13 +105,13 @@ def test_letters_that_waited_go_once_the_route_gains_another_target(
     namespace = f"test-another-{first}"
     before = Letters(floor_on(connection, namespace, first))
     before.refuse = lambda _: TOO_LARGE
-    before.floor.schedule(*names(20, "a"), delay="1ms")
+    before.floor.schedule(*names(20), delay="1ms")
     before.run(1000)
     assert before.floor.arrived("dlt") == []
     after = Letters(floor_on(connection, namespace, "other"))
     after.floor.advance(2000)
     after.run(1000)
-    assert sorted(after.floor.arrived("other")) == names(20, "a")
+    assert sorted(after.floor.arrived("other")) == names(20)
 
 
 def test_letters_that_a_process_without_a_target_adds_go_within_seconds(
@@ -124,11 +121,11 @@ def test_letters_that_a_process_without_a_target_adds_go_within_seconds(
     after = Letters(floor_on(connection, "test-rolling", "dlt"))
     after.run(1000)
     before = Letters(floor_on(connection, "test-rolling", None))
-    before.floor.schedule(*names(3, "a"), delay="1ms")
+    before.floor.schedule(*names(3), delay="1ms")
     before.run(1000)
     after.floor.advance(1000)
     after.run(2 * round(READDRESS_EVERY_S * 1000), step_ms=1000)
-    assert sorted(after.floor.arrived("dlt")) == names(3, "a")
+    assert sorted(after.floor.arrived("dlt")) == names(3)
 
 
 class Later(Executor):
@@ -248,11 +245,6 @@ def _kill(delivery: Delivery) -> Outcome | None:
     return None if is_letter or delivery.id.startswith("well") else TOO_LARGE
 
 
-def schedule(works: Works, *ids: str) -> None:
-    for each in ids:
-        works.producer.schedule("r", b"body", id=each, delay="1ms")
-
-
 @pytest.mark.parametrize("letters_to", ["b/dlt", "a/dlt"])
 def test_letters_that_nobody_confirms_do_not_delay_healthy_traffic(
     works: Callable[..., Works], letters_to: str
@@ -270,11 +262,11 @@ def test_letters_that_nobody_confirms_do_not_delay_healthy_traffic(
     for each in made.publishers.values():
         each.script(answer)
     with started(made):
-        schedule(made, *names(100, "dead"))
+        made.schedule(*names(100, "dead"))
         wait_until(lambda: made.runner.views()[0].poll.dead >= 50, "letters")
         lane = made.runner.lanes[letters_to[0]]
         wait_until(lambda: lane.letters > 0, "a letter to be out")
-        schedule(made, *names(60, "well"))
+        made.schedule(*names(60, "well"))
         assert made.publishers["a"].deliveries_arrive(60, within_s=WITHIN_S / 2)
         is_over.set()
 
@@ -283,13 +275,13 @@ def test_letters_are_never_twice_over_many_starts_and_drains(
     works: Callable[..., Works], embedded: Path
 ) -> None:
     made = works("b/dlt")
-    ids = names(270, "a")
+    ids = names(270)
     runners = [made.runner]
     for n in range(27):
         for publisher in made.publishers.values():
             publisher.reopen(15.0)
         runners[-1].start()
-        schedule(made, *ids[n * 10 : n * 10 + 10])
+        made.schedule(*ids[n * 10 : n * 10 + 10])
         assert runners[-1].drain()
         connection = open_connection(f"embedded:{embedded}")
         runners.append(Runner(made.config, connection, made.publishers))

@@ -3,7 +3,7 @@
 import pytest
 
 from duebridge.store.delay_store import NO_CURSOR, DelayStore
-from tests.support.desk import LEASE_MS, Desk, aside, envelope
+from tests.support.desk import LEASE_MS, Desk, aside, envelope, names
 
 
 def resume_all(store: DelayStore, tag: str = "", limit: int = 2) -> int:
@@ -15,10 +15,6 @@ def resume_all(store: DelayStore, tag: str = "", limit: int = 2) -> int:
         cursor, pages = reply.cursor, pages + 1
         assert pages < 50, "it never ends"
     return pages
-
-
-def names(count: int, prefix: str = "a") -> list[str]:
-    return [f"{prefix}{n:03d}" for n in range(count)]
 
 
 @pytest.mark.parametrize("tag", ["tag-of-t", ""])

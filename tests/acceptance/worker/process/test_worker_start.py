@@ -42,7 +42,7 @@ def test_worker_starts_on_a_full_store_and_empties_it(works: Works) -> None:
 
 
 def test_worker_starts_though_its_first_connections_are_dropped(works: Works, port: int) -> None:
-    works.producer.schedule("r", b"x", delay="1ms", id="a")
+    works.schedule("a")
     with proxied(port) as proxy:
         proxy.refuse(3)
         connection = open_connection(f"redis://127.0.0.1:{proxy.port}")

@@ -55,11 +55,6 @@ def logs() -> Iterator[list[Any]]:
         yield logs
 
 
-def schedule(works: Works, *ids: str) -> None:
-    for each in ids:
-        works.producer.schedule("r", b"body", id=each, delay="1ms")
-
-
 @pytest.mark.parametrize(
     ("method", "event", "is_back", "error"),
     [
@@ -75,9 +70,9 @@ def test_lane_goes_on_after_its_client_raised(
     with started(works):
         if method == "publish":
             for n in range(TIMES):
-                schedule(works, f"early{n}")
+                works.schedule(f"early{n}")
                 wait_until(lambda n=n: faulty.raised > n, "a publish")  # type: ignore[misc]
-        schedule(works, "a", "b")
+        works.schedule("a", "b")
         wanted = 2 if method == "ping" else 2 + TIMES
         assert works.publishers["a"].deliveries_arrive(wanted, WITHIN_S)
         assert works.runner.is_alive
@@ -178,7 +173,7 @@ def test_loop_goes_on_after_a_call_of_the_store_raised(
     if method == "shunt":
         works.publishers["a"].script(_reject_dead)
     with started(works):
-        schedule(works, "dead", *(f"a{n}" for n in range(300)))
+        works.schedule("dead", *(f"a{n}" for n in range(300)))
         to_letters = method == "shunt"
         assert works.publishers["a"].deliveries_arrive(300, WITHIN_S)
         if to_letters:
@@ -207,7 +202,7 @@ def is_over(logs: list[Any], begins: str, ends: str) -> bool:
 
 def lost_lease(works: Works, view: Any) -> None:
     """Leave an envelope with a lease that ends soon, as a killed worker does."""
-    schedule(works, "lost")
+    works.schedule("lost")
     wait_until(lambda: view.store.claim(1, 1, promote=1).token, "the claim")
 
 
@@ -232,14 +227,14 @@ def test_lane_goes_on_after_a_settlement_raised(
         lane = works.runner.lanes["a"]
         n = 0
         while faulty.raised < TIMES:
-            schedule(works, f"early{n}")
+            works.schedule(f"early{n}")
             n += 1
             wait_until(lambda: store.next().ready + store.next().pending == 0, "a claim")
             wait_until(lambda: not lane.in_flight, "the end of the batch")
             assert n < 50
         works.publishers["a"].script(lambda _: None)
         before = len(works.publishers["a"].delivered)
-        schedule(works, *(f"a{k}" for k in range(100)))
+        works.schedule(*(f"a{k}" for k in range(100)))
         assert works.publishers["a"].deliveries_arrive(before + 100, WITHIN_S)
         wait_until(lambda: not lane.in_flight, "the window to be given back")
         wait_until(lambda: is_over(logs, "batch_failed", "batch_works"), "a batch without one")

@@ -193,7 +193,7 @@ def test_process_delivers_what_another_had_set_aside_that_drained(
     try:
         wait_until(lambda: not any(view.resuming for view in runner.views()), "its start")
         works.publishers["a"].script(lambda _: MISSING)
-        works.producer.schedule("r", b"x", delay="1ms", id="a")
+        works.schedule("a")
         health = works.runner.lanes["a"].targets
         wait_until(lambda: any(each.aside for each in health.held()), "it to be set aside")
         works.runner.drain()

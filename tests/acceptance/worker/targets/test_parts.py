@@ -6,6 +6,7 @@ import pytest
 
 from duebridge.ports.publisher import CONFIRMED, Delivery, Outcome, Verdict
 from tests.acceptance.targets import Targets
+from tests.support.desk import names
 from tests.support.floor import Floor
 
 SILENT = Outcome(Verdict.INDETERMINATE, error_class="Timeout", error_message="no confirm", part=1)
@@ -38,13 +39,9 @@ def parts(build_floor: Callable[..., Floor]) -> Parts:
     return Parts(build_floor())
 
 
-def dead_names(count: int) -> list[str]:
-    return [f"dead{n:05d}" for n in range(count)]
-
-
 def test_part_without_a_leader_delays_no_other_part_behind_its_backlog(parts: Parts) -> None:
     parts.dead = SILENT
-    parts.schedule(*dead_names(5000), key=DEAD_KEY)
+    parts.schedule(*names(5000, "dead"), key=DEAD_KEY)
     parts.run(1000)
     assert parts.modes == ["held"], "whether others answer is unknown by now"
     parts.dead = LEADERLESS  # the publisher has asked who leads
@@ -58,12 +55,12 @@ def test_part_without_a_leader_delays_no_other_part_behind_its_backlog(parts: Pa
 
 def test_part_without_a_leader_costs_no_failure_and_few_tries(parts: Parts) -> None:
     parts.dead = LEADERLESS
-    parts.schedule(*dead_names(50), key=DEAD_KEY)
+    parts.schedule(*names(50, "dead"), key=DEAD_KEY)
     parts.run(600_000, step_ms=1000)
-    flights = [parts.floor.flight(each) for each in dead_names(50)]
+    flights = [parts.floor.flight(each) for each in names(50, "dead")]
     assert {flight.failures for flight in flights} == {0}
     assert not any(flight.unsure for flight in flights)
     assert parts.tries_of("dead") <= 50 * 20
     parts.dead = WELL
     parts.run(300_000, step_ms=1000)
-    assert sorted(parts.gone("t")) == dead_names(50)
+    assert sorted(parts.gone("t")) == names(50, "dead")

@@ -8,6 +8,7 @@ import pytest
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Outcome, Reason, Verdict
 from tests.acceptance.targets import Targets
+from tests.support.desk import names
 from tests.support.floor import Floor
 
 MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
@@ -36,10 +37,6 @@ def build(build_floor: Callable[..., Floor]) -> Build:
 @pytest.fixture
 def targets(build: Build) -> Targets:
     return build()
-
-
-def names(count: int, prefix: str = "a") -> list[str]:
-    return [f"{prefix}{n:05d}" for n in range(count)]
 
 
 def test_missing_target_among_confirming_ones_is_buried_after_hold_and_never_before(
