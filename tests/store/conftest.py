@@ -22,7 +22,7 @@ from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from tests.support.certificates import no_secret_is_logged  # noqa: F401
 from tests.support.desk import Desk
-from tests.support.redis.least import LeastConnection
+from tests.support.redis.least import LeastConnection, admin_of
 from tests.support.redis.redis_sets import redis_cluster_of_six, sentinel_set
 from tests.support.servers import redis_cluster
 
@@ -177,6 +177,20 @@ def open_at() -> Iterator[Callable[..., Connection]]:
     yield make
     for each in opened:
         each.close()
+
+
+def keys_of(connection: Connection, namespace: str) -> set[str]:
+    found = admin_of(connection).scan_iter(match=f"{{{namespace}*", count=1000)
+    return {key.decode() for key in found}
+
+
+@pytest.fixture
+def namespace(connection: Connection) -> Iterator[str]:
+    """A fresh one, of which nothing is left at the end."""
+    namespace = f"test-{secrets.token_hex(6)}"
+    yield namespace
+    for key in keys_of(connection, namespace):
+        admin_of(connection).unlink(key)
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """A route's life: who opened another one is refused, looks again, and strands nothing."""
 
 import asyncio
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
-from tests.store.conftest import Opened
+from tests.store.conftest import Opened, keys_of
 from tests.store.written import life_of
 from tests.support.desk import envelope
 from tests.support.redis.least import admin_of
@@ -33,15 +32,6 @@ brokers: {{here: {{type: memory}}}}
 routes: {{r: {{shards: {shards}, target: {{broker: here, topic: t}}}}}}
 """
 IDS = [f"id-{number}" for number in range(40)]  # on every shard some
-
-
-@pytest.fixture
-def namespace(connection: Connection) -> Iterator[str]:
-    namespace = f"test-{secrets.token_hex(6)}"
-    yield namespace
-    client = admin_of(connection)
-    for key in client.scan_iter(match=f"{{{namespace}*", count=1000):
-        client.unlink(key)
 
 
 @pytest.fixture
@@ -58,8 +48,7 @@ def route_store(connection: Connection, namespace: str, shards: int = SHARDS) ->
 
 
 def shard_keys(connection: Connection, namespace: str) -> set[str]:
-    found = admin_of(connection).scan_iter(match=f"{{{namespace}:*", count=1000)
-    return {key.decode() for key in found}
+    return {key for key in keys_of(connection, namespace) if key.startswith(f"{{{namespace}:")}
 
 
 def metas(connection: Connection, namespace: str, shards: int = SHARDS) -> list[Any]:

@@ -1,8 +1,5 @@
 """The positions of an intake in a log that keeps none itself: they only go forward."""
 
-import secrets
-from collections.abc import Iterator
-
 import pytest
 
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable
@@ -11,14 +8,6 @@ from duebridge.store.keys import intake_key
 from duebridge.store.positions import StorePositions
 from duebridge.store.server.connection import Connection, open_connection
 from tests.support.servers import free_port
-
-
-@pytest.fixture
-def namespace(connection: Connection) -> Iterator[str]:
-    name = f"test-{secrets.token_hex(6)}"
-    yield name
-    for intake in ("orders", "other"):
-        StorePositions(connection, name, intake).forget()
 
 
 @pytest.fixture

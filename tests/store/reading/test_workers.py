@@ -1,8 +1,5 @@
 """The records of workers: written, read, forgotten."""
 
-import secrets
-from collections.abc import Iterator
-
 import pytest
 
 from duebridge.store.keys import worker_key, workers_key
@@ -10,14 +7,6 @@ from duebridge.store.server.connection import Connection
 from duebridge.store.workers import KEPT_MS, HeldTarget, LaneRecord, WorkerRecord, Workers
 
 NOW_MS = 1_800_000_000_000
-
-
-@pytest.fixture
-def namespace(connection: Connection) -> Iterator[str]:
-    name = f"test-{secrets.token_hex(6)}"
-    yield name
-    keys = (workers_key(name), worker_key(name, "a"), worker_key(name, "b"))
-    connection.client.unlink(*keys)
 
 
 @pytest.fixture

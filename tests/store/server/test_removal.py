@@ -1,6 +1,5 @@
 """A route is removed: one life of it, whole, by one of those who try."""
 
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -16,20 +15,13 @@ from duebridge.store.purges import PurgeLog
 from duebridge.store.registry import RegisteredRoute, Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.scripts import Script, script
+from tests.store.conftest import keys_of
 from tests.support.redis.least import admin_of
 from tests.support.redis.replicas import Replicas, replicated
 
 SHARDS = 3
 BOTH = ReplicaWait(replicas=2, timeout="200ms")  # type: ignore[arg-type]
 SURE = ReplicaWait.model_construct(replicas=2, timeout=30_000)
-
-
-@pytest.fixture
-def namespace(connection: Connection) -> Iterator[str]:
-    namespace = f"test-{secrets.token_hex(6)}"
-    yield namespace
-    for key in keys(connection, namespace):
-        admin_of(connection).unlink(key)
 
 
 @pytest.fixture
@@ -41,17 +33,12 @@ def registry(connection: Connection, namespace: str) -> Registry:
     return registry
 
 
-def keys(connection: Connection, namespace: str) -> set[str]:
-    found = admin_of(connection).scan_iter(match=f"{{{namespace}*", count=1000)
-    return {key.decode() for key in found}
-
-
 def test_remove_route_leaves_no_key_of_it_and_every_other(
     registry: Registry, connection: Connection, namespace: str
 ) -> None:
-    kept = {key for key in keys(connection, namespace) if ":over:" not in key}
+    kept = {key for key in keys_of(connection, namespace) if ":over:" not in key}
     registry.remove_route("over", SHARDS)
-    assert keys(connection, namespace) == {*kept, purged_key(namespace)}
+    assert keys_of(connection, namespace) == {*kept, purged_key(namespace)}
     assert registry.routes() == {"kept": RegisteredRoute(1, SHARDS)}
 
 
@@ -64,7 +51,7 @@ def test_remove_route_interrupted_is_found_and_removed_again(
         registry.open_route("over", SHARDS)
     assert registry.remove_route("over", SHARDS)
     assert registry.remove_route("kept", SHARDS)
-    assert keys(connection, namespace) == {purged_key(namespace)}
+    assert keys_of(connection, namespace) == {purged_key(namespace)}
     assert [each.route for each in PurgeLog(connection, namespace).after()] == ["over", "kept"]
 
 
@@ -147,7 +134,7 @@ def test_remove_route_of_a_shard_that_lost_its_life_removes_it_too(
         if epoch is not None:
             admin_of(connection).hset(meta, "epoch", epoch)
     assert registry.remove_route("over", SHARDS)
-    assert not [key for key in keys(connection, namespace) if ":over:" in key]
+    assert not [key for key in keys_of(connection, namespace) if ":over:" in key]
 
 
 def test_remove_route_whose_removal_an_earlier_version_began_ends_it(

@@ -1,6 +1,5 @@
 """A server is fit for the store, its figures are read, its routes and keys are known."""
 
-import secrets
 import time
 from contextlib import closing
 from pathlib import Path
@@ -129,8 +128,7 @@ def test_read_vitals_of_a_replica_with_a_limit_tells_both(tmp_path: Path) -> Non
     assert not vitals.is_primary
 
 
-def test_count_listeners_tells_the_shards_apart(connection: Connection) -> None:
-    namespace = f"test-{secrets.token_hex(6)}"
+def test_count_listeners_tells_the_shards_apart(connection: Connection, namespace: str) -> None:
     shards = [Shard(namespace, "route", number) for number in range(2)]
     assert count_listeners(connection, shards) == [0, 0]
     # A worker of a former version listens as on one server, wherever its client connects.
