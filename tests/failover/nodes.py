@@ -51,10 +51,6 @@ class LinkedNode(RedisNode):
         super().kill()
         self.link.cut()
 
-    def online(self) -> int:
-        """Return how many replicas follow, up to date but for the lag."""
-        return sum("online" in str(each) for each in self.ask("INFO", "replication").values())
-
 
 @contextmanager
 def linked_sentinels(home: Path, *options: str, preferred: str = "") -> Iterator[SentinelSet]:

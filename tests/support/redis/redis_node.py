@@ -80,6 +80,10 @@ class RedisNode:
         except redis.RedisError:
             return ""
 
+    def online(self) -> int:
+        """Return how many replicas follow, up to date but for the lag."""
+        return sum("online" in str(each) for each in self.ask("INFO", "replication").values())
+
 
 def server(home: Path, *options: str, password: str = "") -> RedisNode:
     """Return a server that is not started yet; nothing is persisted unless options say so."""

@@ -131,7 +131,7 @@ def sentinel_set(
     sentinels = [watch(*_sentinel(home / f"sentinel{number}", lines)) for number in range(3)]
     with _running(servers):
         # A Sentinel looks for replicas once in ten seconds: they have to be there at its start.
-        _await(lambda: _online(servers[0]) == replicas, "the replicas to follow")
+        _await(lambda: servers[0].online() == replicas, "the replicas to follow")
         with _running(sentinels):
             secret = next((line[12:] for line in lines if line.startswith("requirepass ")), "")
             for each in sentinels:
@@ -157,10 +157,6 @@ def _sentinel(home: Path, lines: Sequence[str]) -> tuple[Path, int, list[str]]:
     file = home / "sentinel.conf"  # Sentinel writes it again: each needs one of its own
     file.write_text("\n".join(lines) + "\n")
     return home, free_port(), [str(file), "--sentinel"]
-
-
-def _online(master: RedisNode) -> int:
-    return sum("online" in str(line) for line in master.ask("INFO", "replication").values())
 
 
 @contextmanager
