@@ -1,10 +1,11 @@
 """One shard of a real store in a namespace of its own, with a clock that only the test moves."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from duebridge.envelope import Envelope
+from duebridge.errors import StoreUnavailable
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import JournalEntry, read_entry
@@ -118,6 +119,18 @@ def aside(id: str, delay_ms: int = 10_000, tag: str = "tag-of-t", **how: Any) ->
 def noted(entry: JournalEntry) -> list[tuple[str, tuple[int, int | None, int | None]]]:
     """Due, attempt and reason of each id of an entry."""
     return [(name, note[:3]) for name, note in entry.items]
+
+
+def shard_of(connection: Connection) -> DelayStore:
+    """Return the shard of a route, by the server's own clock."""
+    life = RouteLife(Registry(connection, "ns"), "route", 1, registers=True)
+    return DelayStore(connection, Shard("ns", "route", 0), life=life)
+
+
+def answers(store: DelayStore) -> bool:
+    with suppress(StoreUnavailable):
+        return store.next().now_ms > 0
+    return False
 
 
 class Desk:

@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,15 +9,11 @@ import pytest
 import redis
 
 from duebridge.admin.events import GAP, EventReader
-from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
-from duebridge.store.keys import Shard
-from duebridge.store.life import RouteLife
-from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from tests.store.failing_over import counters, fail_over
-from tests.support.desk import Desk, acks, envelope
+from tests.support.desk import Desk, acks, envelope, shard_of
 from tests.support.servers import AT_ONCE, back_up, redis_server, restored, wait_until
 
 STEP = 2**20
@@ -138,41 +133,24 @@ def numbers(connection: Connection, given: dict[str, set[int]], ids: list[str]) 
     given["journal"].add(last)
 
 
-def shard_of(connection: Connection) -> DelayStore:
-    life = RouteLife(Registry(connection, "renew"), "r", 1, registers=True)
-    return DelayStore(connection, Shard("renew", "r", 0), life=life)
-
-
 @pytest.fixture
 def given() -> dict[str, set[int]]:
     return {"generation": set(), "journal": set()}
 
 
-@pytest.fixture
-def opened_at() -> Iterator[Callable[[int], Connection]]:
-    with ExitStack() as stack:
-
-        def at(port: int) -> Connection:
-            connection = open_connection(f"redis://127.0.0.1:{port}")
-            stack.callback(connection.close)
-            return connection
-
-        yield at
-
-
 def test_restart_from_an_older_snapshot_never_gives_a_number_again(
-    tmp_path: Path, given: dict[str, set[int]], opened_at: Callable[[int], Connection]
+    tmp_path: Path, given: dict[str, set[int]], open_at: Callable[..., Connection]
 ) -> None:
     backup = tmp_path / "backup.rdb"
     with redis_server(tmp_path, *AT_ONCE) as port:
-        connection = opened_at(port)
+        connection = open_at(f"redis://127.0.0.1:{port}")
         numbers(connection, given, ["a", "b"])
         back_up(port, backup)
         for each in range(50):
             numbers(connection, given, [f"lost-{each}"])
     for again in range(3):  # each of them has lost what the one before has given
         with restored(backup, tmp_path / f"{again}") as port:
-            connection = opened_at(port)
+            connection = open_at(f"redis://127.0.0.1:{port}")
             store = shard_of(connection)
             assert store.get("lost-0") is None
             for each in range(20):
@@ -187,7 +165,7 @@ def test_restart_of_an_embedded_store_renews_and_has_everything(
     for again in range(2):
         connection = open_connection(f"embedded:{tmp_path}")
         numbers(connection, given, [f"{again}-{each}" for each in range(9)])
-        entries = list(Journal(connection, Shard("renew", "r", 0)).read(0, 10**15))
+        entries = list(Journal(connection, shard_of(connection).shard).read(0, 10**15))
         assert [each.kind for each in entries] == ["accepted", "renewed", "accepted"][
             : 2 * again + 1
         ]
@@ -227,10 +205,10 @@ def replicated(tmp_path: Path) -> Iterator[Replicated]:
 
 
 def test_replica_that_lagged_and_is_promoted_never_gives_a_number_again(
-    replicated: Replicated, given: dict[str, set[int]], opened_at: Callable[[int], Connection]
+    replicated: Replicated, given: dict[str, set[int]], open_at: Callable[..., Connection]
 ) -> None:
-    master = opened_at(replicated.master)
-    ahead, behind = (EventReader([Journal(master, Shard("renew", "r", 0))]) for _ in range(2))
+    master = open_at(f"redis://127.0.0.1:{replicated.master}")
+    ahead, behind = (EventReader([Journal(master, shard_of(master).shard)]) for _ in range(2))
     for each in range(6):
         numbers(master, given, [f"in-both-{each}"])
     replicated.await_copies()
@@ -240,7 +218,7 @@ def test_replica_that_lagged_and_is_promoted_never_gives_a_number_again(
         numbers(master, given, [f"lost-{each}"])
     assert len(list(ahead.new())) == 26
     for port in replicated.replicas:  # the second has nothing of the first: two masters
-        connection = opened_at(port)
+        connection = open_at(f"redis://127.0.0.1:{port}")
         for each in range(20):
             numbers(connection, given, [f"{port}-{each}"])
         check_read(ahead, connection, [20])
@@ -249,7 +227,7 @@ def test_replica_that_lagged_and_is_promoted_never_gives_a_number_again(
 
 def check_read(reader: EventReader, connection: Connection, lost: list[int]) -> None:
     """A reader that goes on with a new master has this gap, and the master's twenty entries."""
-    fork = EventReader([Journal(connection, Shard("renew", "r", 0))])
+    fork = EventReader([Journal(connection, shard_of(connection).shard)])
     fork._shards[0].go_to(reader._shards[0]._read)
     found = list(fork.new())
     assert [each.lost_entries for each in found if each.kind == GAP] == lost

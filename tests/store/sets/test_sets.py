@@ -12,10 +12,6 @@ import redis
 from duebridge.config.secrets import masked_url
 from duebridge.config.store_url import read_set_address, url_fault
 from duebridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
-from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import Shard
-from duebridge.store.life import RouteLife
-from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.errors import SlotMigrating, translated_errors
 from duebridge.store.server.reconnects import CallSuppressed
@@ -23,6 +19,7 @@ from duebridge.store.server.rights import sentinel_rights
 from duebridge.store.server.sets import sentinel
 from tests.store.conftest import NO_FAILOVER_MS
 from tests.support.certificates import Certificates
+from tests.support.desk import shard_of
 from tests.support.redis.redis_node import RedisNode, server
 from tests.support.redis.redis_sets import NAME, SentinelSet, sentinel_set
 from tests.support.servers import (
@@ -57,11 +54,6 @@ def url_of(
 ) -> str:
     hosts = first + ",".join(f"127.0.0.1:{each.port}" for each in servers.sentinels)
     return f"redis+sentinel://:{login}@{hosts}/{service}/3?sentinel_password={sentinels}"
-
-
-def shard_of(connection: Connection) -> DelayStore:
-    life = RouteLife(Registry(connection, "sets"), "route", 1, registers=True)
-    return DelayStore(connection, Shard("sets", "route", 0), life=life)
 
 
 def test_url_of_a_guarded_set_opens_its_master_and_database(

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.sets.cluster import ClusterClient
+from tests.support.desk import answers
 from tests.support.redis.redis_node import HOST, RedisNode, server
 from tests.support.redis.redis_sets import cluster_words, slots_of
 from tests.support.servers import take_every_slot, wait_until
@@ -63,12 +63,6 @@ def shard_of(connection: Connection, node: RedisNode) -> DelayStore:
         for each in shards
         if first <= int(node.ask("CLUSTER", "KEYSLOT", each.wake)) <= last
     )
-
-
-def answers(store: DelayStore) -> bool:
-    with suppress(StoreUnavailable):
-        return store.next().now_ms > 0
-    return False
 
 
 def test_node_without_slots_is_asked_for_the_map_in_vain(

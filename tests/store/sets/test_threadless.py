@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,10 @@ from structlog.testing import capture_logs
 from duebridge.errors import StoreUnavailable
 from duebridge.store import wakeup
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.keys import Shard
-from duebridge.store.life import RouteLife
-from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.sets import sentinel
 from duebridge.store.wakeup import WakeListener
-from tests.support.desk import DAY_MS, envelope
+from tests.support.desk import DAY_MS, answers, envelope, shard_of
 from tests.support.redis.redis_node import RedisNode, server
 from tests.support.redis.redis_sets import sentinel_set
 from tests.support.servers import of_a_cluster, take_every_slot, wait_until
@@ -61,17 +57,6 @@ def no_threads(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Faults:
 
     monkeypatch.setattr(threading.Thread, "start", starting)
     return faults
-
-
-def shard_of(connection: Connection) -> DelayStore:
-    life = RouteLife(Registry(connection, "threads"), "route", 1, registers=True)
-    return DelayStore(connection, Shard("threads", "route", 0), life=life)
-
-
-def answers(store: DelayStore) -> bool:
-    with suppress(StoreUnavailable):
-        return store.next().now_ms > 0
-    return False
 
 
 # ── a Sentinel set ──────────────────────────────────────────────────────────────────────────────
