@@ -46,6 +46,7 @@ python=$(find_python) || { install_python && python=$(find_python); } || {
 # A virtual environment knows its own path: one that was moved or lost its Python is replaced.
 if ! .venv/bin/python -c '' 2>/dev/null || ! grep -qsF "$(pwd -P)/.venv" .venv/bin/activate; then
     say "making .venv with $("$python" -c 'import sys; print(sys.executable)')"
+    [ ! -L .venv ] || rm .venv  # a link to the environment of another checkout, which stays
     "$python" -m venv --clear .venv
 fi
 pip() { .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input "$@"; }

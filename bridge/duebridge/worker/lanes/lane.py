@@ -26,8 +26,9 @@ from duebridge.worker.lanes.window import SMALL, Load, Window
 
 MAX_THREADS = 16  # per lane; each has at most one batch in flight
 PING_EVERY_S = 1.0
-log = structlog.get_logger()
 ASIDE_PER_S = 5000  # so that a worker that alone cannot reach a target does not empty the shard
+
+log = structlog.get_logger()
 
 
 class TargetGroup(NamedTuple):

@@ -106,7 +106,7 @@ def test_lane_tries_again_after_its_client_left_an_outcome_out(
 ) -> None:
     lane = works.runner.lanes["a"]
     lane._publisher = Careless(lane._publisher)  # type: ignore[assignment]
-    schedule(works, "a", "b")
+    works.schedule("a", "b")
     with started(works):
         assert works.publishers["a"].deliveries_arrive(4, WITHIN_S)
     told = [each for each in logs if each["event"] in ("publisher_failed", "publisher_not_closed")]
