@@ -143,7 +143,8 @@ class AsyncProducer:
     ) -> AsyncIterator[Receipt]:
         """Do as `Producer.schedule_stream`; a plain iterable is read in a thread."""
         schedule = partial(Producer.schedule_many, route=route, on_conflict=on_conflict)
-        check_iterable(envelopes)
+        if not isinstance(envelopes, AsyncIterable):
+            check_iterable(envelopes)
         await self._call(partial(schedule, envelopes=[]))  # refuse an unknown route at once
         cut: Batches[Envelope] = Batches(checked_size)
         async for batch in self._batches(cut, envelopes):

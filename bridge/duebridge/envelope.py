@@ -301,7 +301,7 @@ def _headers(given: HeadersGiven | None) -> Headers:
     if given is None:
         return ()
     try:
-        pairs = given.items() if isinstance(given, Mapping) else [_pair(each) for each in given]
+        pairs = given.items() if isinstance(given, Mapping) else map(_pair, given)
         return tuple([(_header_name(name), _header_value(name, value)) for name, value in pairs])
     except (TypeError, ValueError) as error:
         raise EnvelopeError(
@@ -309,11 +309,10 @@ def _headers(given: HeadersGiven | None) -> Headers:
         ) from error
 
 
-def _pair(given: Any) -> tuple[Any, Any]:
+def _pair(given: Any) -> Any:
     if isinstance(given, str | bytes):  # of two characters, it could be unpacked
         raise TypeError(given)
-    name, value = given
-    return name, value
+    return given
 
 
 def _header_name(name: object) -> str:

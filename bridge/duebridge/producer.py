@@ -5,7 +5,7 @@
 It needs the store and the routes of a configuration, and no broker.
 """
 
-from collections.abc import AsyncIterable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -252,7 +252,7 @@ def _mode(on_conflict: OnConflict) -> ScheduleMode:
 
 def check_iterable(envelopes: object) -> None:
     """Raise `EnvelopeError` for anything that gives no envelopes, as for a single one."""
-    if not isinstance(envelopes, Iterable | AsyncIterable):
+    if not isinstance(envelopes, Iterable):
         name = type(envelopes).__name__
         raise EnvelopeError(f"envelopes: expected an iterable of Envelope; got {name}")
 

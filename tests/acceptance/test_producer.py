@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -139,7 +139,11 @@ def test_schedule_many_of_mappings_says_how_to_build_envelopes(producer: Produce
         producer.schedule_many("r", [mapping])
 
 
-@pytest.mark.parametrize("given", [None, Envelope.new(b"x", delay="1s"), 5])
+async def as_they_come() -> AsyncIterator[Envelope]:
+    yield Envelope.new(b"x", delay="1s")
+
+
+@pytest.mark.parametrize("given", [None, Envelope.new(b"x", delay="1s"), 5, as_they_come()])
 def test_schedule_many_of_no_iterable_says_what_it_expects(producer: Producer, given: Any) -> None:
     expected = f"^envelopes: expected an iterable of Envelope; got {type(given).__name__}$"
     with pytest.raises(EnvelopeError, match=expected):

@@ -13,7 +13,7 @@ from duebridge.bench.stage import BenchSetting, Stage
 from duebridge.bench.store_cost import measure_idle, measure_memory
 from duebridge.bench.throughput import measure_backlog, measure_throughput
 from duebridge.errors import ConfigError
-from duebridge.ports.discovery import broker_type, installed_types
+from duebridge.ports.discovery import broker_type, loadable_types
 
 Section: TypeAlias = Callable[[Stage, BenchSizes], Iterator[BenchRow]]
 
@@ -72,6 +72,6 @@ def measurable(setting: BenchSetting) -> list[str]:
     found = [name for name, broker in brokers.items() if broker_type(broker.type).has_baseline]
     if not found:
         kinds = ", ".join(sorted({broker.type for broker in brokers.values()})) or "none"
-        can = [name for name in installed_types() if broker_type(name).has_baseline]
+        can = [name for name, kind in loadable_types().items() if kind.has_baseline]
         raise ConfigError(f"brokers: expected one of type {' or '.join(can)}; got {kinds}")
     return found

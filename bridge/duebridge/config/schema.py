@@ -35,7 +35,7 @@ def config_schema() -> Schema:
     schema = Config.model_json_schema(schema_generator=_AsWritten)
     definitions, blocks = schema["$defs"], schema["properties"]
     definitions[RetryPolicy.__name__] |= _only_what_applies()
-    types = loadable_types()
+    types = loadable_types().values()
     _put(schema, BROKER, [_defined(definitions, kind.settings) for kind in types])
     _put(schema, TARGET, [_defined(definitions, kind.target) for kind in types])
     _put(schema, SOURCE, [_defined(definitions, kind.source) for kind in types if kind.source])

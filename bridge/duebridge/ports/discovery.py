@@ -54,25 +54,25 @@ def broker_type(name: str) -> BrokerType:
 
 
 @cache
-def loadable_types() -> tuple[BrokerType, ...]:
-    """Return the installed broker types; logs and leaves out those that do not load.
+def loadable_types() -> Mapping[str, BrokerType]:
+    """Return the installed broker types by name; logs and leaves out those that do not load.
 
     One that no configuration names harms nobody.
     """
     import structlog  # lazy: producers import this module and need no log
 
-    found: list[BrokerType] = []
+    found: dict[str, BrokerType] = {}
     for name in installed_types():
         try:
-            found.append(broker_type(name))
+            found[name] = broker_type(name)
         except ConfigError as error:
             structlog.get_logger().warning("broker_type_left_out", type=name, error=str(error))
-    return tuple(found)
+    return MappingProxyType(found)
 
 
 def target_fields() -> tuple[str, ...]:
     """Return the union of the target fields of all loadable types, `broker` first."""
-    models = (kind.target for kind in loadable_types())
+    models = (kind.target for kind in loadable_types().values())
     return tuple(dict.fromkeys(field for model in models for field in model.model_fields))
 
 

@@ -352,8 +352,8 @@ class Lane:
         """Close the publisher; unanswered deliveries become indeterminate."""
         try:
             self._publisher.close()
-        except Exception as error:  # a connector bug: what it delivered is settled
-            log.exception("publisher_not_closed", broker=self.broker, exc_info=error)
+        except Exception:  # a connector bug: what it delivered is settled
+            log.exception("publisher_not_closed", broker=self.broker)
 
     def end_threads(self) -> None:
         """End the lane's threads once they have nothing left to do; does not wait."""
