@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import pairwise
-from threading import Event
+from threading import Event, Thread, enumerate as threads
 
 import pytest
 from prometheus_client import REGISTRY
@@ -113,6 +113,35 @@ def test_connection_that_asks_for_nothing_is_closed_after_a_while(
     with socket.create_connection(("127.0.0.1", server.port), 10) as idle:
         assert idle.recv(1) == b""
     server.close()
+
+
+def test_close_beside_an_idle_connection_and_a_request_answers_and_ends_both(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, going = Event(), Event()
+
+    def missing() -> list[str]:
+        asked.set()
+        going.wait(30)
+        return ["a fault"]
+
+    monkeypatch.setattr(HealthServer, "timeout_s", 600.0)
+    server = HealthServer(floor.worker, port=0, host="127.0.0.1", missing=missing)
+    server.start()
+    with ExitStack() as clients:
+        idle, client = (
+            clients.enter_context(socket.create_connection(("127.0.0.1", server.port), 30))
+            for _ in range(2)
+        )
+        client.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+        assert asked.wait(30)
+        closing_it = Thread(target=server.close)
+        closing_it.start()
+        assert idle.recv(1) == b""
+        going.set()
+        closing_it.join(30)
+        assert client.makefile().read().endswith("a fault\n")
+    assert [each.name for each in threads() if "process_request" in each.name] == []
 
 
 def test_connections_beyond_the_limit_end_the_oldest_ones_and_probes_are_answered(

@@ -45,8 +45,11 @@ class _Server(ThreadingHTTPServer):
     """Serves at most `MOST_CONNECTIONS` at once, each in a thread.
 
     One more ends the oldest: were the new one refused, clients that hold theirs would make the
-    probes fail, and the worker restart.
+    probes fail, and the worker restart. `close` waits for those threads: one that ran on while the
+    interpreter ends would log to a closed stream.
     """
+
+    daemon_threads = False  # of a daemon, `server_close` does not wait for the end
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler, bind_and_activate=False)
@@ -62,6 +65,14 @@ class _Server(ThreadingHTTPServer):
             self._open[request] = None
         self._end_oldest()
         super().process_request(request, client_address)
+
+    def server_close(self) -> None:
+        """Close the listening socket, and every connection once what it asked for is answered."""
+        with self._guard:
+            for each in self._open:
+                with suppress(OSError):  # it has ended by itself
+                    each.shutdown(socket.SHUT_RD)  # an idle one ends now, not when its time is up
+        super().server_close()
 
     def _end_oldest(self) -> None:
         with self._guard:
@@ -137,7 +148,7 @@ class HealthServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving, once every request that came is answered."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
