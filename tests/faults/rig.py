@@ -260,12 +260,12 @@ class Rig:
         return self._result(look)
 
     def is_empty(self) -> bool:
-        """Whether nothing waits, nor is dead, unless that may stay."""
+        """Whether nothing waits, and no more are dead than may stay."""
         try:
             found = self.store.poll()
         except StoreError:
             return False
-        return found.total() == (found["dead"] if self.scenario.keeps_dead else 0)
+        return found.total() == found["dead"] <= self.scenario.keeps_dead
 
     def stop_workers(self) -> None:
         began = time.monotonic()

@@ -34,7 +34,7 @@ class Scenario(NamedTuple):
     `faults` are planned; fewer that struck messages in flight and whose effect was seen make the
     run INVALID. `through` names the links that are used instead of the straight way. `may_repeat`:
     a fault may repeat what is in flight. `may_bury`: it may end envelopes as dead. `may_count`: it
-    may count as an envelope's failure. `keeps_dead`: what is dead may stay in the store.
+    may count as an envelope's failure. `keeps_dead`: so many dead ones may stay in the store.
     `in_cluster`: the target is in two Kafka brokers. `over_s`: in so many seconds the traffic has
     scheduled its count; 0 is none at all.
     """
@@ -49,7 +49,7 @@ class Scenario(NamedTuple):
     may_bury: bool = False
     over_s: float = 2.0
     may_count: bool = True
-    keeps_dead: bool = False
+    keeps_dead: int = 0
     in_cluster: bool = False
     arrange: "Callable[[Rig, Config], None]" = as_it_is
     drains_within_s: float = DRAINS_WITHIN_S

@@ -2,8 +2,10 @@
 
     python -m tests.spark.driver CONFIG HOME TOPIC LETTERS JARS
 
-Journal, demote, which never gets behind the removal, and the jobs that a rate makes slow begin at
-once; reconcile and report, which need whole cores, begin when there is a file HOME/observed.
+Journal begins first: Spark gives the process of its source 10 s to connect, which it misses where
+all begin at once on busy cores. Then demote, which never gets behind the removal, and the jobs that
+a rate makes slow; reconcile and report, which need whole cores, begin when there is a file
+HOME/observed.
 """
 
 import os
@@ -35,6 +37,7 @@ from tests.spark.world import LATER_MS
 from tests.support.servers import wait_until
 from tests.support.spark.launch import SETTINGS as FEW_ROWS
 
+JOURNAL = "journal/day=*/*.parquet"
 RATE = 2  # rows a second of each slow job
 TOLD_WITHIN_S = 300.0  # at each step
 STUCK_S = 240.0  # then the log gets where each thread waits
@@ -78,6 +81,10 @@ def prepared(spark: SparkSession, config: str, home: Path, topic: str, letters: 
     )
 
 
+def has_files(home: Path, pattern: str) -> bool:
+    return any(home.glob(pattern))
+
+
 def all_due_in_a_month(_: Tier) -> int:
     """Stand in for `Tier.boundary_ms`, so that what is due in a month is to come back."""
     return LATER_MS + 9 * HOUR_MS
@@ -119,6 +126,7 @@ def main() -> None:
         )
         ColdLog.commit = commit_but_no_end  # type: ignore[method-assign]
         begin(jobs.journal, every="500ms")
+        wait_until(partial(has_files, Path(home), JOURNAL), "journal", TOLD_WITHIN_S)
         begin(jobs.demote)
         begin(jobs.schedule, rows_per_second=RATE)
         begin(jobs.intake, rows_per_second=RATE)

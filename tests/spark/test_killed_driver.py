@@ -20,7 +20,14 @@ from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
 from duebridge_connectors.spark.session import deferred_interrupts, quiet_py4j
 from tests.spark.cold_route import ColdRoute
-from tests.spark.driver import TOLD_WITHIN_S, Jobs, all_due_in_a_month, prepared
+from tests.spark.driver import (
+    JOURNAL,
+    TOLD_WITHIN_S,
+    Jobs,
+    all_due_in_a_month,
+    has_files,
+    prepared,
+)
 from tests.spark.test_replay import dead
 from tests.spark.world import LATER_MS, Sent, Topics, World
 from tests.support.command import ENVIRONMENT
@@ -32,10 +39,6 @@ LOG_SHOWN = 20_000  # characters, of the driver that did not get there
 BEGUN = 20  # so many are through, at least, when it is killed
 SLOW = ("plain", "split", "open", "cold")  # routes of schedule, intake, replay and hydrate
 IDS = [f"i{number:04d}" for number in range(ROWS)]
-
-
-def files(home: Path, pattern: str) -> bool:
-    return any(home.glob(pattern))
 
 
 @pytest.mark.long
@@ -122,7 +125,7 @@ def run_again(jobs: Jobs) -> None:
 
 
 def is_reported(home: Path) -> bool:
-    return files(home, "journal/day=*/*.parquet") and files(home, "report/report.html")
+    return has_files(home, JOURNAL) and has_files(home, "report/report.html")
 
 
 def is_begun(world: World) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import pairwise
-from threading import Event, Thread, enumerate as threads
+from threading import Event, Thread
+from threading import enumerate as threads
 
 import pytest
 from prometheus_client import REGISTRY

@@ -158,7 +158,7 @@ def are_going(rig: Rig, counts: list[int]) -> bool:
 
 OF_LETTERS = {"workers": 0, "may_bury": True, "over_s": 8.0}
 SURE = {**OF_LETTERS, "may_repeat": False}
-SMALL = {"brokers": KAFKA, "keeps_dead": True, "arrange": small_letter_target}
+SMALL = {"brokers": KAFKA, "keeps_dead": BIG, "arrange": small_letter_target}
 LINKED = {"through": frozenset({"broker"})}
 SCENARIOS = [
     Scenario("letters_missing", miss_target, arrange=no_letter_target, **SURE),
