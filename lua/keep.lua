@@ -8,7 +8,7 @@
 -- ARGV[5]  number of envelopes, then for each: id, hash, blob, reason
 --          (bridge/duebridge/ports/publisher.py), error text
 -- Returns  {now, kept}; an id that is there, as after a lost reply, is left as it is
--- @include prelude master life renewed batch record flight journal memory
+-- @include prelude master life renewed batch record flight journal memory find_state
 
 local dead_score, count = ARGV[4] == '' and NOW or ARGV[4], tonumber(ARGV[5])
 if count > MAX_BATCH then return redis.error_reply('LIMIT at most 1000 envelopes a call') end
@@ -34,7 +34,7 @@ end
 for i = 1, count do
   local at = FIRST + (i - 1) * WIDTH
   local id = ARGV[at]
-  if not seen[id] and redis.call('HEXISTS', ENVELOPES, id) == 0 then
+  if not seen[id] and not has_state(id, redis.call('HEXISTS', ENVELOPES, id) == 1) then
     keep(id, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
   end
 end

@@ -8,6 +8,10 @@ local function find_state(id)
   end
 end
 
+-- Whether an id whose record this is has a state. A user who was denied the writing of the index has left
+-- the record alone: it is void, since its call was answered with an error, and is called again.
+local function has_state(id, record) return record and find_state(id) ~= nil end
+
 -- Whether a shunt holds the lease: its dead letter may be in flight.
 local function is_being_shunted(flight, score)
   return flight and string.sub(flight, 34, 34) == '\1' and score > NOW

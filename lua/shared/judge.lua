@@ -113,7 +113,7 @@ do
     if given.generation == 0 then given.due = math.max(given.due, NOW) end
     given.wanted = given.due
     local earlier, status = earlier_of(batch, given.id), nil
-    if earlier or record then
+    if earlier or has_state(given.id, record) then
       status = judge_living(call, given, earlier and earlier.record or record, earlier)
     else
       status = judge_unknown(batch, call, given)

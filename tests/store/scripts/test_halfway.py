@@ -8,8 +8,10 @@ import pytest
 import redis
 
 from duebridge.errors import StoreError
+from duebridge.ports.publisher import Reason
 from duebridge.store.server.connection import open_connection
 from duebridge.store.wire.leases import Claim
+from duebridge.store.wire.transitions import KeptMessage
 from tests.support.desk import LEASE_MS, YEAR_MS, Desk, burial, envelope, postponed
 from tests.support.model.invariants import STATES
 from tests.support.servers import redis_server
@@ -106,6 +108,38 @@ def test_move_that_fails_halfway_loses_no_envelope(
                 failed.append(command)
         assert living <= still_known(desk), f"lost when {command} failed"
     assert len(failed) >= 2, "nothing failed"
+
+
+KEPT = KeptMessage(envelope("a"), Reason.TOO_LARGE, "E\ntoo large")
+ACCEPTING: dict[str, Callable[[Desk], object]] = {
+    "schedule": lambda desk: desk.schedule("a"),
+    "replace": lambda desk: desk.schedule("a", mode="replace"),
+    "keep": lambda desk: desk.store.keep([KEPT]),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTING)
+def test_accept_that_fails_halfway_has_a_place_once_it_is_called_again(
+    desk: Desk, admin: redis.Redis, name: str
+) -> None:
+    failed = []
+    for command in COMMANDS:
+        desk.delete()
+        with failing(admin, command):
+            try:
+                ACCEPTING[name](desk)
+            except StoreError:
+                failed.append(command)
+        ACCEPTING[name](desk)
+        assert still_known(desk) == {b"a"}, f"lost when {command} failed"
+    assert {"hset", "zadd", "xadd"} <= set(failed)
+
+
+def test_recall_of_a_record_without_a_place_knows_nothing(desk: Desk, admin: redis.Redis) -> None:
+    desk.delete()
+    with failing(admin, "zadd"), pytest.raises(StoreError):
+        desk.schedule("a")
+    assert desk.store.recall([("a", b"12345678")]) == [""]
 
 
 def still_known(desk: Desk) -> set[bytes]:
