@@ -21,7 +21,8 @@ EnvelopeEventKind: TypeAlias = EventKind | Literal["gap", "purged"]
 LeaveOut: TypeAlias = Callable[[StoreUnavailable, Shard | None], None]
 
 
-def _leave_nothing_out(error: StoreUnavailable, _: Shard | None) -> None:
+def leave_nothing_out(error: StoreUnavailable, _: Shard | None) -> None:
+    """Raise the error of what is away."""
     raise error
 
 
@@ -99,21 +100,27 @@ class EventReader:
     def go_to_instant(self, at_ms: int) -> None:
         """Seek to an instant; entries since then that the cap has cut are a gap."""
         for each in self._shards:
-            each.go_to(each.journal.before_instant(at_ms))
+            each.seek(lambda journal: journal.before_instant(at_ms))
         if self._purges is not None:
             self._purges.go_to_instant(at_ms)
 
     def go_to_newest(self, limit: int) -> None:
         """Seek so that at least the newest `limit` events are ahead."""
         for each in self._shards:
-            each.go_to(each.journal.before_newest(limit))
+            each.seek(lambda journal: journal.before_newest(limit))
+
+    def begin_left_out_at(self, at_ms: int) -> None:
+        """Seek to an instant in the shards that were away since the last seek."""
+        for each in self._shards:
+            if each.is_sought:
+                each.seek(lambda journal: journal.before_instant(at_ms))
 
     @property
     def shards(self) -> int:
         """The number of shards whose journals are read."""
         return len(self._shards)
 
-    def new(self, leave_out: LeaveOut = _leave_nothing_out) -> Iterator[EnvelopeEvent]:
+    def new(self, leave_out: LeaveOut = leave_nothing_out) -> Iterator[EnvelopeEvent]:
         """Yield the unread events in the order of time, and move behind them.
 
         An event counts as read once the next one is asked for: after an error the next call goes on
@@ -128,9 +135,9 @@ class EventReader:
             found.append(_left_out_if_away(self._purges.new(), None, leave_out))
         return merge(*found, key=lambda event: event.at_ms)
 
-    def newest(self, limit: int) -> list[EnvelopeEvent]:
+    def newest(self, limit: int, leave_out: LeaveOut = leave_nothing_out) -> list[EnvelopeEvent]:
         """Return the newest `limit` of the unread events, and move behind them."""
-        return list(deque(self.new(), limit))
+        return list(deque(self.new(leave_out), limit))
 
 
 def _left_out_if_away(
@@ -154,6 +161,16 @@ class _ShardReader:
         self._begun, self._shown = 0, 0  # an entry of which so many events were read
         self._ahead = 0  # what was read and is not there any more
         self._epoch = ""
+        self._seek: Callable[[Journal], int] | None = None
+
+    def seek(self, find: Callable[[Journal], int]) -> None:
+        """Seek behind the entry that `find` returns, once the journal is read."""
+        self._seek = find
+
+    @property
+    def is_sought(self) -> bool:
+        """Whether a seek waits for the journal to be read."""
+        return self._seek is not None
 
     def go_to(self, read: int) -> None:
         """Seek behind an entry."""
@@ -162,6 +179,9 @@ class _ShardReader:
 
     def new(self) -> Iterator[EnvelopeEvent]:
         """Yield the unread events, and move behind each."""
+        if self._seek is not None:
+            self.go_to(self._seek(self.journal))
+            self._seek = None
         (end, numbering, epoch), at_ms = self.journal.end(), 0
         self._enter_life(epoch)
         self._ahead = max(self._ahead, self._read, self._begun)

@@ -16,6 +16,7 @@ from duebridge.producer import Producer
 from duebridge.store.routing import shard_number
 from tests.support.command import Command, kill_due, wait_until
 from tests.support.redis.least import granted, url_as
+from tests.support.redis.redis_node import RedisNode
 from tests.support.redis.redis_sets import SETS, AnySet, ClusterOfSix
 from tests.support.serving import serving
 
@@ -140,6 +141,18 @@ def test_events_follow_in_a_failover_prints_each_event_once(kind: str, tmp_path:
     assert (process.returncode, out, found) == (130, b"", ids)
 
 
+def spare_master(cluster: ClusterOfSix) -> tuple[RedisNode, str]:
+    """A master that has no shard of `reminders` and no registry, and an id of `others` it has."""
+    needed = [cluster.owner_of(key) for key in ("{duebridge:reminders:0}", "{duebridge}")]
+    away = next(each for each in cluster.masters() if each not in needed)
+    name = next(
+        each
+        for each in map(str, range(100))
+        if cluster.owner_of(f"{{duebridge:others:{shard_number(each, 6)}}}") is away
+    )
+    return away, name
+
+
 def test_events_follow_goes_on_without_a_node_that_stays_away(tmp_path: Path) -> None:
     with (
         opened("cluster", tmp_path) as place,
@@ -147,13 +160,7 @@ def test_events_follow_goes_on_without_a_node_that_stays_away(tmp_path: Path) ->
     ):
         assert isinstance(place.set, ClusterOfSix)
         wait_until(lambda: place.is_sent("before"), "an envelope")
-        needed = [place.set.owner_of(key) for key in ("{duebridge:reminders:0}", "{duebridge}")]
-        away = next(each for each in place.set.masters() if each not in needed)
-        name = next(
-            each
-            for each in map(str, range(100))
-            if place.set.owner_of(f"{{duebridge:others:{shard_number(each, 6)}}}") is away
-        )
+        away, name = spare_master(place.set)
         process = place.run.start("events", "--follow", "--output", "json")
         assert process.stdout is not None
         assert process.stderr is not None
@@ -165,6 +172,34 @@ def test_events_follow_goes_on_without_a_node_that_stays_away(tmp_path: Path) ->
         producer.schedule("reminders", "x", delay="1h", id="during")
         found.append(json.loads(process.stdout.readline())["id"])
         assert b"going on without" in process.stderr.readline()
+        for each in gone:
+            each.resume()
+        place.set.await_whole()
+        producer.schedule("others", "x", delay="1h", id=name)
+        found.append(json.loads(process.stdout.readline())["id"])
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert found == ["before", "during", name]
+
+
+def test_events_follow_begun_while_a_node_is_away_goes_on_without_it(tmp_path: Path) -> None:
+    with (
+        opened("cluster", tmp_path) as place,
+        closing(Producer.from_config(place.run.file)) as producer,
+    ):
+        assert isinstance(place.set, ClusterOfSix)
+        wait_until(lambda: place.is_sent("before"), "an envelope")
+        away, name = spare_master(place.set)
+        gone = [*place.set.replicas_of(away), away]
+        for each in gone:
+            each.freeze()
+        process = place.run.start("events", "--follow", "--output", "json")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        found = [json.loads(process.stdout.readline())["id"]]
+        assert b"going on without" in process.stderr.readline()
+        producer.schedule("reminders", "x", delay="1h", id="during")
+        found.append(json.loads(process.stdout.readline())["id"])
         for each in gone:
             each.resume()
         place.set.await_whole()

@@ -1,7 +1,7 @@
 """A reader of events whose store fails half-way goes on behind the last event that it yielded."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
@@ -10,10 +10,12 @@ from duebridge.cli.commands import events as command
 from duebridge.errors import StoreUnavailable
 from duebridge.store.journal import PAGE, Journal
 from duebridge.store.registry import Registry
+from duebridge.store.server.connection import open_connection
 from duebridge.store.wire.journal_entry import Fields
 from tests.store.conftest import Opened
 from tests.store.failing_over import fail_over
 from tests.support.desk import Desk
+from tests.support.servers import free_port
 
 
 class FailingJournal(Journal):
@@ -93,6 +95,42 @@ def test_follow_leaves_out_a_shard_that_stays_away_says_so_and_has_it_once_it_is
     away.entries_a_reading = PAGE
     assert (read(), read()) == (["a"], [])
     assert capsys.readouterr().err == ""
+
+
+def test_follow_begun_while_a_shard_is_away_has_what_came_since_once_it_is_back(
+    open_desk: Opened, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = open_desk(), open_desk()
+    first.pending("before")
+    second.pending("b")
+    first.clock.advance(1)
+    with closing(open_connection(f"redis://127.0.0.1:{free_port()}/0")) as nowhere:
+        away = Journal(nowhere, first.shard)
+        reader = EventReader([away, Journal(second.connection, second.shard)])
+        outage = command.Outage(reader)
+        reader.go_to_newest(9)
+        with outage.starting():
+            found = reader.newest(9, outage.leave_out_at_once)
+        assert [each.id for each in found] == ["b"]
+        told = "duebridge: going on without 1 of 2 shards until they are back\n"
+        assert capsys.readouterr().err == told
+        reader.begin_left_out_at(first.clock())
+        with outage.reading():
+            assert not list(reader.new(outage.leave_out))
+    first.pending("after")
+    away._client = first.connection.client
+    with outage.reading():
+        assert [each.id for each in reader.new(outage.leave_out)] == ["after"]
+    assert capsys.readouterr().err == ""
+
+
+def test_follow_begun_while_the_store_is_away_as_a_whole_fails_at_once(desk: Desk) -> None:
+    with closing(open_connection(f"redis://127.0.0.1:{free_port()}/0")) as nowhere:
+        reader = EventReader([Journal(nowhere, desk.shard)])
+        outage = command.Outage(reader)
+        reader.go_to_newest(9)
+        with pytest.raises(StoreUnavailable), outage.starting():
+            reader.newest(9, outage.leave_out_at_once)
 
 
 def test_follow_of_a_store_that_is_away_as_a_whole_says_only_that_it_waits(

@@ -25,7 +25,7 @@ from duebridge.errors import ConfigError, StoreUnavailable
 from duebridge.instants import InstantOrOffset, parse_ago
 
 if TYPE_CHECKING:
-    from duebridge.admin.events import EnvelopeEvent, EventReader
+    from duebridge.admin.events import EnvelopeEvent, EventReader, LeaveOut
     from duebridge.admin.operator import Operator
     from duebridge.store.journal import Journal
     from duebridge.store.keys import Shard
@@ -70,12 +70,13 @@ def events(
     names who ran it. The journal is capped: a gap says how many entries were cut before they were
     read. --limit applies to past events, not to those that --follow adds. --follow prints events of
     new routes too; it waits for a store that restarts or fails over, says so once, and goes on
-    behind the last event that it printed. Shards of a Cluster that stay away for 10 s are left out,
-    which it says; their events follow, out of order, once they are back. Where its JSON lines are
-    kept, start it with --since, and again with an instant before the last line: without it the
-    older events are missing.
+    behind the last event that it printed. Shards of a Cluster that stay away for 10 s, or are away
+    as it starts, are left out, which it says; their events follow, out of order, once they are
+    back: without --since, those since it started. Where its JSON lines are kept, start it with
+    --since, and again with an instant before the last line: without it the older events are
+    missing.
     """
-    from duebridge.admin.events import EventReader, Purges
+    from duebridge.admin.events import EventReader, Purges, leave_nothing_out
     from duebridge.admin.operator import Operator
     from duebridge.store.purges import PurgeLog
 
@@ -85,10 +86,15 @@ def events(
         operator = Operator(settings, connection)
         purges = Purges(PurgeLog(connection, settings.store.namespace), route)
         reader = EventReader(operator.journals(route), purges)
-        is_kept = follow and output is Output.JSON and not is_terminal(STDOUT)
-        _show(_past(operator, reader, start, limit, is_kept=is_kept), output)
+        outage = Outage(reader)
+        leave_out = outage.leave_out_at_once if follow else leave_nothing_out
+        with outage.starting():
+            found = _past(operator, reader, start, limit, leave_out)
+            is_kept = follow and output is Output.JSON and not is_terminal(STDOUT)
+            is_whole = start is not None or limit is not None
+            _show(found if is_whole else _newest(found, is_kept=is_kept), output)
         if follow:
-            _follow(reader, lambda: operator.journals(route), output)
+            _follow(reader, lambda: operator.journals(route), output, outage)
 
 
 def _past(
@@ -96,27 +102,33 @@ def _past(
     reader: "EventReader",
     since: InstantOrOffset | None,
     limit: int | None,
-    *,
-    is_kept: bool,
+    leave_out: "LeaveOut",
 ) -> "Iterable[EnvelopeEvent]":
+    now_ms = operator.now_ms()
     if since is not None:
-        reader.go_to_instant(since.at_ms(operator.now_ms()))
-        return reader.new() if limit is None else reader.newest(limit)
-    if limit is not None:
-        reader.go_to_newest(limit)
-        return reader.newest(limit)
-    reader.go_to_newest(NEWEST + 1)
-    found = reader.newest(NEWEST + 1)
-    if is_kept and len(found) > NEWEST:
+        reader.go_to_instant(since.at_ms(now_ms))
+        return reader.new(leave_out) if limit is None else reader.newest(limit, leave_out)
+    most = NEWEST + 1 if limit is None else limit
+    reader.go_to_newest(most)
+    found = reader.newest(most, leave_out)
+    reader.begin_left_out_at(now_ms)
+    return found
+
+
+def _newest(found: "Iterable[EnvelopeEvent]", *, is_kept: bool) -> "list[EnvelopeEvent]":
+    events = list(found)
+    if is_kept and len(events) > NEWEST:
         complain(OLDER)
-    return found[-NEWEST:]
+    return events[-NEWEST:]
 
 
 def _follow(
-    reader: "EventReader", journals: "Callable[[], list[Journal]]", output: Output
+    reader: "EventReader",
+    journals: "Callable[[], list[Journal]]",
+    output: Output,
+    outage: "Outage",
 ) -> NoReturn:
     """Print what comes, of new routes too, but for what is away."""
-    outage = Outage(reader)
     while True:
         time.sleep(POLL_EVERY_S)
         with outage.reading():
@@ -159,6 +171,20 @@ class Outage:
         self._tell_left_out()
         if not self._is_met:
             self._since, self._told = None, 0
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Around the first reading: what it left out is left out until it is back."""
+        yield
+        if self._left_out:
+            self._since = time.monotonic() - PATIENCE_S
+            self._tell_left_out()
+
+    def leave_out_at_once(self, error: StoreUnavailable, shard: "Shard | None" = None) -> None:
+        """Leave a shard out at the start; raise its error if it is the last one."""
+        self._left_out |= {shard} if shard else set()
+        if len(self._left_out) == self._reader.shards:
+            raise error
 
     def leave_out(self, error: StoreUnavailable, shard: "Shard | None" = None) -> None:
         """Leave a shard out, or what else is away; raise its error while we are patient."""
