@@ -111,7 +111,7 @@ class Loop:
     def _guarded(self, view: ShardView) -> int:
         try:
             view.refresh()
-            return self._steps(view)
+            moved = self._steps(view)
         except Indeterminate as error:
             self._store_outage.begin(str(error))
             view.mark_unconfirmed()
@@ -120,6 +120,9 @@ class Loop:
             self._store_outage.begin(str(error))
         except StoreError as error:
             self._store_fault.begin(f"route {view.route.name}: {error}")
+        else:
+            view.mark_served()
+            return moved
         view.mark_unreachable()
         return 0
 

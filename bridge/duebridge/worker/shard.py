@@ -88,6 +88,7 @@ class ShardView:
         self._must_poll = True
         self._stats_at = -inf if exporter else inf
         self._unreachable_since: float | None = None
+        self._is_doubted = False  # a call failed, and no turn was whole nor any write done since
         self._poll_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         self._blameless_until = 0.0
@@ -100,16 +101,26 @@ class ShardView:
         if not self.has_backlog:
             self._gathers_until = self._monotonic() + GATHER_S
 
-    def update(self, poll: Poll) -> None:
-        """Store a poll made by the loop thread."""
-        now = self._monotonic()
-        if (
-            self._unreachable_since is not None
-            and now - self._unreachable_since >= self.route.lease / 2000
-        ):
-            self._blameless_until = now + self.route.lease / 1000
-        self._unreachable_since, self._pause_s = None, FIRST_PAUSE_S
-        self.poll, self._clock, self._must_poll = poll, StoreClock(poll.now_ms, now), False
+    def update(self, poll: Poll, *, is_read: bool = False) -> None:
+        """Store a poll made by the loop thread.
+
+        One that only read ends no outage: a store that refuses to write answers it.
+        """
+        if not (is_read and self._is_doubted):
+            self.mark_served()
+        read_at = self._monotonic()
+        self.poll, self._clock, self._must_poll = poll, StoreClock(poll.now_ms, read_at), False
+
+    def mark_served(self) -> None:
+        """Record that the store did all that a turn, or a write, asked of it."""
+        if self._was_long_away:
+            self._blameless_until = self._monotonic() + self.route.lease / 1000
+        self._unreachable_since, self._pause_s, self._is_doubted = None, FIRST_PAUSE_S, False
+
+    @property
+    def _was_long_away(self) -> bool:
+        since = self._unreachable_since
+        return since is not None and self._monotonic() - since >= self.route.lease / 2000
 
     def note_poll(self, poll: Poll | None) -> None:
         """Leave a poll of another thread for the next turn; None only requests one. Thread-safe."""
@@ -183,11 +194,11 @@ class ShardView:
         """
         self._pause_s = POLL_EVERY_S
         self.mark_unreachable()
-        self.is_unconfirmed = True
+        self.is_unconfirmed, self._is_doubted = True, False
 
     def mark_unreachable(self) -> None:
-        """Record that the store did not answer; back off before the next poll."""
-        now = self._monotonic()
+        """Record that the store did not answer, or not do what was asked; back off from it."""
+        now, self._is_doubted = self._monotonic(), True
         if self._unreachable_since is None:
             self._unreachable_since = now
         self.is_unconfirmed = False
@@ -197,7 +208,7 @@ class ShardView:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the store answered the latest call."""
+        """Whether the store answered the latest call, and does not refuse to write."""
         return self.poll.now_ms > 0 and self._unreachable_since is None
 
     @property
@@ -222,15 +233,15 @@ class ShardView:
         if now >= self._stats_at + spare_s:
             self.stats = self.store.stats()
             self._stats_at = now + STATS_EVERY_S
-            self.update(self.stats.poll)
+            self.update(self.stats.poll, is_read=True)
             self._count_aside()
         elif now >= self.gauge_lease.due_at + spare_s:
             if poll := self.gauge_lease.take(self.store):
-                self.update(poll)
+                self.update(poll, is_read=True)
             else:
                 self._must_poll = True
         elif is_old:
-            self.update(self.store.next())
+            self.update(self.store.next(), is_read=True)
         self.is_unconfirmed &= self._has_claimable
 
     def _count_aside(self) -> None:
@@ -260,7 +271,7 @@ class ShardView:
     @property
     def counts_expiries(self) -> bool:
         """Whether an expired lease counts against its envelope: not after a long store outage."""
-        return self._monotonic() >= self._blameless_until
+        return not self._was_long_away and self._monotonic() >= self._blameless_until
 
     @property
     def _has_claimable(self) -> bool:

@@ -2,7 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.server import reconnects
 from tests.support.floor import Floor
 
 LEASE_MS = 30_000
@@ -79,6 +82,32 @@ def test_reclaim_after_the_store_was_away_blames_nobody(floor: Floor) -> None:
     floor.advance(LEASE_MS)
     floor.stores["r"].reclaim(counted=view.counts_expiries)
     assert floor.flight("b").expiries == 1
+
+
+def test_store_that_refuses_to_write_is_not_up_and_blames_nobody_until_it_writes(
+    floor: Floor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconnects, "LONGEST_PAUSE_S", 0.0)
+    client, view, ups = floor.stores["r"]._connection.client, floor.views["r"], []
+    read = view.refresh
+
+    def refresh() -> None:
+        read()
+        ups.append(view.is_up)
+
+    monkeypatch.setattr(view, "refresh", refresh)
+    floor.schedule("a")
+    client.config_set("min-replicas-to-write", 1)
+    try:
+        for _ in range(LEASE_MS // 1000):
+            floor.turn(1000)
+        assert ups == [True] + (len(ups) - 1) * [False]
+        assert len(ups) > 9, "it was not asked"
+        assert not view.counts_expiries
+    finally:
+        client.config_set("min-replicas-to-write", 0)
+    floor.turn(1000)
+    assert (floor.arrived(), view.is_up) == (["a"], True)
 
 
 def test_drain_releases_what_no_client_has_yet(floor: Floor) -> None:
