@@ -290,6 +290,21 @@ def is_busy(admin: redis.Redis) -> bool:
     return False
 
 
+def test_store_that_refuses_to_write_is_read_at_once(
+    store_at: StoreAt, port: int, admin: redis.Redis
+) -> None:
+    store = store_at(url_of(port))
+    store.promote()
+    admin.config_set("min-replicas-to-write", 1)
+    try:
+        for _ in range(5):
+            with pytest.raises(StoreUnavailable, match="NOREPLICAS"):
+                store.promote()
+            assert store.next().pending == 0
+    finally:
+        admin.config_set("min-replicas-to-write", 0)
+
+
 def test_error_of_a_script_is_a_store_error_and_not_repeated(store_at: StoreAt, port: int) -> None:
     store = store_at(url_of(port), repeat_for_s=LONG_S)
     started = time.monotonic()

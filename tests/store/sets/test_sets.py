@@ -13,7 +13,7 @@ from duebridge.config.secrets import masked_url
 from duebridge.config.store_url import read_set_address, url_fault
 from duebridge.errors import ConfigError, StoreError, StoreFull, StoreUnavailable, StoreUnfit
 from duebridge.store.server.connection import Connection, open_connection
-from duebridge.store.server.errors import SlotMigrating, translated_errors
+from duebridge.store.server.errors import SlotMigrating, WritesRefused, translated_errors
 from duebridge.store.server.reconnects import CallSuppressed
 from duebridge.store.server.rights import sentinel_rights
 from duebridge.store.server.sets import sentinel
@@ -259,7 +259,7 @@ ERRORS: list[tuple[Exception, type[StoreError]]] = [
     (redis.exceptions.OutOfMemoryError("maxmemory"), StoreFull),
     (redis.exceptions.ResponseError("OOM allow-oom flag is not set"), StoreFull),
     (redis.exceptions.ResponseError("BUSY Redis is busy running a script."), StoreUnavailable),
-    (redis.exceptions.ResponseError("NOREPLICAS Not enough good replicas"), StoreUnavailable),
+    (redis.exceptions.ResponseError("NOREPLICAS Not enough good replicas"), WritesRefused),
     (redis.exceptions.ResponseError("The user executing the script can't run it"), StoreUnfit),
     (redis.exceptions.ResponseError("ACL failure in script: no permission"), StoreUnfit),
     (redis.exceptions.NoPermissionError("no permissions"), StoreUnfit),

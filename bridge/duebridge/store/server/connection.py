@@ -15,7 +15,7 @@ from duebridge.config.durability import ReplicaWait
 from duebridge.errors import ConfigError, Indeterminate, StoreError, StoreUnavailable, StoreUnfit
 from duebridge.store.caller import check_awaited, is_abandoned
 from duebridge.store.server.durability import run_replicated
-from duebridge.store.server.errors import SlotMigrating, translated_errors
+from duebridge.store.server.errors import SlotMigrating, WritesRefused, translated_errors
 from duebridge.store.server.opening import Client, open_client
 from duebridge.store.server.reconnects import CallSuppressed, Reconnects
 from duebridge.store.server.scripts import Script, names, run_script, script, sharded
@@ -98,7 +98,7 @@ class Connection:
         try:
             answer = call(*given, **named)
         except StoreError as error:
-            is_answer = isinstance(error, Indeterminate | SlotMigrating)
+            is_answer = isinstance(error, Indeterminate | SlotMigrating | WritesRefused)
             if isinstance(error, StoreUnavailable) and not is_answer:
                 reconnects.failed()
             elif not isinstance(error, StoreUnfit):  # a refusal is an answer; a log-in's is none

@@ -26,6 +26,10 @@ class SlotMigrating(StoreUnavailable):
     """The shard's slot is migrating; the node serves its other shards."""
 
 
+class WritesRefused(StoreUnavailable):
+    """The server answers reading calls, and refuses to write for now."""
+
+
 class SentinelRefused(redis.exceptions.ConnectionError):
     """The Sentinels answered, and another configuration is needed: a password, a service."""
 
@@ -59,11 +63,10 @@ _AWAY_WORDS = (
     "CLUSTERDOWN",
     "LOADING",
     "MASTERDOWN",
-    "MISCONF",
-    "NOREPLICAS",
     "READONLY",
     "TRYAGAIN",
 )
+_NO_WRITES_WORDS = ("MISCONF", "NOREPLICAS")
 _LOGIN_LACKS = "HELLO must be called with the client already authenticated"  # it sent none
 # A script was denied a command, a key or a channel: Redis 7.0; later ones, and Valkey.
 _DENIED_WORDS = ("NOPERM", "The user executing the script", "ACL failure in script")
@@ -125,6 +128,8 @@ def _from_text(error: Exception) -> StoreError:
         return OtherLife(text)
     if text.startswith("RENEW "):
         return RenewalNeeded(text)
+    if text.startswith(_NO_WRITES_WORDS):
+        return WritesRefused(f"the delay store cannot write now: {text}")
     if text.startswith(_AWAY_WORDS):
         return StoreUnavailable(f"the delay store cannot write now: {text}")
     if text.startswith(_DENIED_WORDS):
