@@ -16,6 +16,7 @@ MOST_TEXT_BYTES = 32_767  # of a text in Kafka's protocol
 # A client closes idle connections just before it would use them: with 1 s each message was late by
 # up to 2 s, and 0 kept kafka-python busy for ever. Its consumer wants more than `REQUEST_MS`.
 MIN_IDLE_MS = 15_000
+MIN_REQUEST_BYTES = 1_000  # librdkafka's; duebridge's headers alone may take half of it
 MIN_BACKOFF_MS = 10  # with none, a client asks an absent broker without a pause
 
 
@@ -149,7 +150,7 @@ OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
     "compression.type": ("compression_type", _codec),
     IDLE: ("connections_max_idle_ms", _idle_ms),
     "linger.ms": ("linger_ms", _integer()),
-    "max.request.size": ("max_request_size", _integer()),
+    "max.request.size": ("max_request_size", _integer(MIN_REQUEST_BYTES)),
     "metadata.max.age.ms": ("metadata_max_age_ms", _integer()),
     "receive.buffer.bytes": ("receive_buffer_bytes", _integer()),
     "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _integer(MIN_BACKOFF_MS)),

@@ -131,6 +131,7 @@ def test_give_an_option_of_the_bridges_own_is_refused_with_the_reason(name: str)
         (BOTH, {"options": {"reconnect.backoff.max.ms": "0"}}, "a whole number from 10 to "),
         (BOTH, {"options": {"reconnect.backoff.ms": 0}}, "a whole number from 10 to "),
         (BOTH, {"options": {"retry.backoff.ms": 0}}, "a whole number from 1 to "),
+        (BOTH, {"options": {"max.request.size": 0}}, "a whole number from 1000 to "),
         (BOTH, {"options": {"receive.buffer.bytes": 2**31}}, "a whole number from 0 to "),
         (BOTH, {"options": {"batch.size": "9" * 5000}}, "a whole number from 0 to "),
         (BOTH, {"options": {"linger.ms": 3000}}, "expected at most 2250"),
