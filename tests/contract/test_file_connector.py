@@ -5,6 +5,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -246,3 +247,25 @@ def test_send_properties_that_the_type_cannot_carry_is_refused(duebridge: Instal
     sent = duebridge.run("send", "letters", "-", "--jsonl", given=line)
     assert sent.returncode != 0
     assert "properties: expected none on a file route" in sent.stdout + sent.stderr
+
+
+@pytest.mark.parametrize(
+    ("method", "line"),
+    [
+        ("check_envelope(self, envelope, headers, settings)", "send letters x --delay 1s"),
+        ("check_settings(self, settings, publish_deadline_s)", "config check"),
+        ("open_publisher(self, settings, publish_deadline_s)", "run --until-empty"),
+    ],
+)
+def test_run_guarded_defect_of_a_connector_names_the_connector(
+    duebridge: Installation, installed: Path, tmp_path: Path, method: str, line: str
+) -> None:
+    site = shutil.copytree(installed, tmp_path / "site")
+    code = site / "file_connector" / "broker.py"
+    broken = f"def {method}:\n        settings['canary']"
+    code.write_text(code.read_text().replace(f"def {method}:", broken))
+    told = Installation(site, duebridge.config.parent).run(*line.split())
+    where = "a defect in the connector file_connector: KeyError at "
+    assert told.returncode == 70
+    assert f"duebridge: {where}" in told.stderr
+    assert "canary" not in told.stderr

@@ -8,7 +8,7 @@
 | 3 | the store is unreachable or unfit |
 | 4 | a broker is unreachable, or a target is missing |
 | 5 | the answer is not known: something is missing, which is named |
-| 70 | a defect of duebridge itself |
+| 70 | a defect of duebridge itself, or of another's connector, which is named |
 | 130 | interrupted |
 """
 
@@ -31,6 +31,7 @@ from duebridge.errors import (
     place_of,
     shown,
 )
+from duebridge.ports.discovery import third_party_of
 from duebridge.ports.publisher import BrokerUnavailable
 
 DONE, NO, USAGE, STORE, BROKER, UNKNOWN, DEFECT = 0, 1, 2, 3, 4, 5, 70
@@ -150,5 +151,7 @@ def _bad_value(error: typer.TyperException, details: Mapping[str, Any]) -> str:
 
 def _defect_line(error: Exception) -> str:
     """Return the place of a defect, without its message, which could quote a secret."""
-    where = place_of(error)
-    return f"a defect in duebridge: {type(error).__name__} at {where}; please report it"
+    what = f"{type(error).__name__} at {place_of(error)}"
+    if connector := third_party_of(error):
+        return f"a defect in the connector {connector}: {what}; please report it to its authors"
+    return f"a defect in duebridge: {what}; please report it"

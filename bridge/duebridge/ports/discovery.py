@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points, metadata
+from traceback import walk_tb
 from types import MappingProxyType
 
 from duebridge.errors import ConfigError, unlisted_name
@@ -74,6 +75,21 @@ def target_fields() -> tuple[str, ...]:
     """Return the union of the target fields of all loadable types, `broker` first."""
     models = (kind.target for kind in loadable_types().values())
     return tuple(dict.fromkeys(field for model in models for field in model.model_fields))
+
+
+def third_party_of(error: BaseException) -> str:
+    """Return the package of another distribution's connector that raised an error; or ''.
+
+    Also where it was a library, or a part of duebridge, that the connector called.
+    """
+    theirs = {
+        each.module.partition(".")[0]
+        for each in _installed().values()
+        if each.dist is None or each.dist.name != "duebridge"
+    }
+    frames = walk_tb(error.__traceback__)
+    called = (frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames)
+    return next((name for name in called if name in theirs), "")
 
 
 @contextmanager
