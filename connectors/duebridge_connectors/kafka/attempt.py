@@ -133,6 +133,12 @@ class PublishAttempt(ABC, Generic[Client]):
         for index in indexes:
             self.outcomes[index] = weighed(self.outcomes[index], outcome)
 
+    def restore_unsent(self, before: Mapping[int, Outcome]) -> None:
+        """Give those that a retry could not send the outcomes that they had before it."""
+        for index, outcome in before.items():
+            if self.outcomes[index].verdict is Verdict.UNAVAILABLE:
+                self.outcomes[index] = outcome
+
     def _record_refusal(self, index: int, refusal: AttemptError) -> None:
         self.record([index], refusal.outcome)
         if refusal.is_temporary:

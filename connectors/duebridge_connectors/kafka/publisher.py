@@ -77,10 +77,13 @@ class KafkaPublisher(Generic[Client]):
     def _retry_unlocated(self, attempt: PublishAttempt[Client]) -> None:
         """Look up the topics that were missing, and send to those that exist once more.
 
-        The topic may have been made again with fewer partitions since the client looked.
+        The topic may have been made again with fewer partitions since the client looked. Where no
+        look-up tells, the refusal stands: the broker has answered.
         """
-        if attempt.unlocated and attempt.deadline.left_s():
-            self._send(self._bulk, attempt, sorted(attempt.unlocated))
+        refused = {index: attempt.outcomes[index] for index in sorted(attempt.unlocated)}
+        if refused and attempt.deadline.left_s():
+            self._send(self._bulk, attempt, list(refused))
+            attempt.restore_unsent(refused)
 
     def _retry_temporary(self, attempt: PublishAttempt[Client]) -> None:
         """Retry temporary errors, such as a leader election: the client itself never retries."""
@@ -105,9 +108,7 @@ class KafkaPublisher(Generic[Client]):
         for index, outcome in suspects.items():
             attempt.outcomes[index] = outcome
         self._send_alone(attempt, list(suspects))
-        for index, outcome in suspects.items():
-            if attempt.outcomes[index].verdict is Verdict.UNAVAILABLE:
-                attempt.outcomes[index] = outcome
+        attempt.restore_unsent(suspects)
 
     def _send_alone(self, attempt: PublishAttempt[Client], waiting: list[int]) -> None:
         """Send records one per produce batch, no more at a time than will be answered in time."""

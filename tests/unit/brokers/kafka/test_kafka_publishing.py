@@ -17,6 +17,7 @@ import duebridge_connectors.kafka.publisher as publisher_module
 from duebridge.envelope import Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.kafka.attempt import AttemptError
+from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python import open_kafka_python
 from duebridge_connectors.kafka.librdkafka import open_librdkafka
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
@@ -170,6 +171,17 @@ def test_publish_to_missing_partitions_without_time_to_look_up_is_not_the_target
 ) -> None:
     assert publish(ASTRAY, MUTE, size=2) == [TARGET_AWAY, OPEN]
     assert Scripted.built[0].looked_up == []
+
+
+def test_publish_to_missing_partitions_that_no_look_up_finds_keeps_the_refusal(
+    publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RequestFailed("nobody there")
+
+    for client in (Python, Lib):
+        monkeypatch.setattr(client, "look_up", fail)
+    assert publish(ASTRAY, DONE, size=2) == [TARGET_AWAY, C]
 
 
 def test_publish_refused_while_an_unknown_topic_is_looked_up_is_sure(send: Send) -> None:
