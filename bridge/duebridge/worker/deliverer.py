@@ -78,8 +78,10 @@ class Deliverer:
     def settle(self, batch: Batch, published: PublishedBatch) -> None:
         """Ack the confirmed envelopes of a batch, and settle the others as decided."""
         try:
-            self._settle(batch, published)
-            self._trace(batch, published.outcomes, published.between_ms)
+            try:
+                self._settle(batch, published)
+            finally:  # an attempt that the store fails to note was made all the same
+                self._trace(batch, published.outcomes, published.between_ms)
             self._fault(batch.view).end()
         except StoreError as error:  # the leases expire; this counts as no failure
             self._outage(batch.view).begin(str(error))

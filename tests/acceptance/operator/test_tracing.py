@@ -19,7 +19,7 @@ from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
 from duebridge.envelope import Envelope
-from duebridge.errors import StoreFull
+from duebridge.errors import StoreFull, StoreUnavailable
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge.telemetry.spans import Spans
 from duebridge.telemetry.tracing import traced_process
@@ -129,6 +129,18 @@ def test_trace_of_a_retry_has_a_publish_for_each_attempt(works: Traced) -> None:
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "Nack")
     assert second.status.status_code is StatusCode.UNSET
     assert [(span.attributes or {})["duebridge.attempt"] for span in (first, second)] == [1, 2]
+
+
+def test_trace_of_a_delivery_that_the_store_fails_to_take_has_its_publish(
+    works: Traced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ack(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr("duebridge.store.delay_store.DelayStore.ack", ack)
+    works.producer.schedule("r", b"x", delay="1ms", headers={"traceparent": TRACEPARENT})
+    (publish,) = works.spans(3)["publish"]
+    assert (publish.attributes or {})["duebridge.verdict"] == "confirmed"
 
 
 @pytest.mark.parametrize(
