@@ -13,6 +13,7 @@ from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.store.keys import worker_key, workers_key
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
+from duebridge.store.server.scripts import script
 
 KEPT_MS = 15_000
 MOST_ERROR = 500  # characters of an error in a record
@@ -88,6 +89,7 @@ class Workers:
     """The records of a namespace's workers. All methods raise `StoreError`."""
 
     def __init__(self, connection: Connection, namespace: str) -> None:
+        self._connection = connection
         self._client: Any = connection.client
         self._namespace = checked_name("namespace", namespace)
         self._index = workers_key(namespace)
@@ -100,12 +102,9 @@ class Workers:
 
     def write(self, record: WorkerRecord) -> None:
         """Replace a worker's record, and forget the workers that said nothing for `KEPT_MS`."""
-        key, until = worker_key(self._namespace, record.id), record.at_ms - KEPT_MS
-        with translated_errors():
-            self._client.set(key, msgspec.json.encode(record), px=KEPT_MS)
-            self._client.zadd(self._index, {record.id: record.at_ms})
-            if gone := self._client.zrange(self._index, "-inf", until, byscore=True):
-                self._client.zrem(self._index, *gone)
+        keys = [self._index, worker_key(self._namespace, record.id)]
+        given = (record.id, msgspec.json.encode(record), record.at_ms, KEPT_MS)
+        self._connection.run(script("registry/report"), keys, given)
 
     def remove(self, worker_id: str) -> None:
         """Remove a worker's record, by expiry: its user needs no right to delete."""

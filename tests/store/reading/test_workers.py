@@ -37,6 +37,16 @@ def test_write_lets_the_record_expire_and_forgets_silent_workers(
     assert connection.client.zrange(workers_key(namespace), 0, -1) == [b"b"]
 
 
+def test_write_to_a_full_store_is_read_all_the_same(server: Connection) -> None:
+    workers = Workers(server, "full")
+    server.client.config_set("maxmemory", 1)
+    try:
+        workers.write(record("a"))
+    finally:
+        server.client.config_set("maxmemory", 0)
+    assert workers.read() == [record("a")]
+
+
 def test_remove_takes_the_worker_away(workers: Workers) -> None:
     workers.write(record("a"))
     workers.remove("a")
