@@ -226,7 +226,7 @@ def observe_confirmed(
 
     `now_ms` is the store's clock when the answers arrived.
     """
-    pairs = zip(leased, outcomes, strict=False)  # a late batch has outcomes of damaged ones too
+    pairs = zip(leased, outcomes, strict=True)
     confirmed = [envelope for envelope, outcome in pairs if outcome.verdict is Verdict.CONFIRMED]
     if not confirmed:
         return

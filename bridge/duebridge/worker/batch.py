@@ -41,6 +41,11 @@ class Batch(NamedTuple):
         return bool(self.outgoing.load.envelopes or self.damaged)
 
     @property
+    def messages(self) -> int:
+        """The number of messages that it publishes."""
+        return self.outgoing.load.envelopes + len(self.damaged) * self.is_letter
+
+    @property
     def leased(self) -> list[LeasedEnvelope]:
         """The envelopes that it publishes, group by group."""
         return [leased for group in self.outgoing.groups for leased in group.leased]

@@ -91,7 +91,7 @@ class Deliverer:
 
     def _publish(self, batch: Batch) -> Sequence[Outcome]:
         if self._monotonic() > batch.must_start_by:
-            return [_LATE] * (batch.outgoing.load.envelopes + len(batch.damaged))
+            return [_LATE] * batch.messages
         deliveries = batch.deliveries()
         if batch.is_of_one_broker:
             return batch.lane.publish(deliveries)

@@ -191,6 +191,24 @@ def test_claim_beyond_the_window_of_the_lane_waits_for_room(
 @pytest.mark.parametrize("late_ms", [14_000, 20_000])
 def test_publish_with_too_little_lease_left_is_not_begun(floor: Floor, late_ms: int) -> None:
     floor.schedule("a")
+    begin_late(floor, late_ms)
+    is_late = late_ms > 14_500
+    assert floor.arrived() == ([] if is_late else ["a"])
+    assert (floor.state("a") == "ready") is is_late
+
+
+def test_publish_begun_too_late_beside_a_damaged_record_gives_one_back_and_buries_it(
+    floor: Floor,
+) -> None:
+    floor.schedule("a", "b")
+    client, key = floor.stores["r"]._connection.client, floor.stores["r"].shard.key("envelopes")
+    client.hset(key, "a", client.hget(key, "a")[:45])
+    begin_late(floor, 15_000)
+    assert (floor.state("a"), floor.state("b")) == ("dead", "ready")
+
+
+def begin_late(floor: Floor, late_ms: int) -> None:
+    """Claim what is due, and begin to publish it so much later."""
     floor.advance(1000)
     with ThreadPoolExecutor(1) as threads:
         worker = floor.new_worker(threads)
@@ -201,6 +219,3 @@ def test_publish_with_too_little_lease_left_is_not_begun(floor: Floor, late_ms: 
         gate.set()
         threads.submit(gate.wait).result()  # behind the batch, which a drain could still cancel
         worker.drain(10)
-    is_late = late_ms > 14_500
-    assert floor.arrived() == ([] if is_late else ["a"])
-    assert (floor.state("a") == "ready") is is_late
