@@ -19,8 +19,8 @@ GOALS = {
     "schedule": Goal(100_000, 1_000_000),
     "read": Goal(None, 1_000_000),
     "intake": Goal(45_000, 1_000_000),
-    "demote": Goal(60_000, 500_000),
-    "hydrate": Goal(60_000, 500_000),
+    "demote": Goal(60_000, 1_000_000),
+    "hydrate": Goal(60_000, 1_000_000),
     "journal": Goal(500_000, 5_000_000),
     "reconcile": Goal(166_667, 10_000_000),  # all in a minute
 }

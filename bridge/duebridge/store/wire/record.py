@@ -185,14 +185,18 @@ def pack(envelope: Envelope) -> PackedEnvelope:
 
 def _times(envelope: Envelope) -> bytes:
     """Return the instants and the remember time as given, as they are hashed with the content."""
-    sign = "+" if envelope.due.relative else ""  # as `Instant.__str__`, but without its call
-    return f"{sign}{envelope.due.ms} {envelope.expires!s} {envelope.remember_ms}".encode()
+    due, expires, remember_ms = envelope.due, envelope.expires, envelope.remember_ms
+    if not (expires or due.relative) and remember_ms is None:  # as most rows of a bulk load
+        return b"%d None None" % due.ms
+    sign = "+" if due.relative else ""  # as `Instant.__str__`, but without its call
+    return f"{sign}{due.ms} {expires!s} {remember_ms}".encode()
 
 
 def _blob(content: EnvelopeContent, plain: bytes, *, compressed: bool = True) -> bytes:
     """Return the blob of a content and its msgpack form; compressed if that pays."""
-    headers = content.headers
-    has_fields = bool(headers) and any(type(value) is Ext for _, value in headers)
+    if len(plain) < COMPRESS_FROM_BYTES and not content.headers:  # as most rows of a bulk load
+        return PLAIN + plain
+    has_fields = any(type(value) is Ext for _, value in content.headers)
     if compressed and len(plain) >= COMPRESS_FROM_BYTES:
         packed = _zstd.compressor.compress(plain)
         if len(packed) < KEEP_COMPRESSED_BELOW * len(plain):

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import Self
 
 import msgspec
@@ -93,6 +94,7 @@ COUNTS = tuple(name for name in Summary.__struct_fields__ if name not in ("route
 TURN_S = 0.0005  # Python's 5 ms, which the thread that packs would keep a reply waiting, is 3 calls
 ROW_BYTES = 128  # upper bound of a row without its id and content
 _DONE: tuple[ScheduleAnswer, ...] = ("accepted", "duplicate", "replaced", "cancelled", "dead")
+_STATUS = attrgetter("status")
 
 
 class Loader:
@@ -145,8 +147,9 @@ class Loader:
         rows, refusals = packed
         refused = {index: ("refused", why) for index, why in refusals.items()}
         self._counts["refused"] += len(refusals)
+        sizes = _sizes_bytes(rows)
         for number, indices in enumerate(self._by_shard(rows)):
-            for call in batch_slices([_size_bytes(rows[index]) for index in indices]):
+            for call in batch_slices([*map(sizes.__getitem__, indices)]):
                 refused |= self._send(self._stores[number], rows, indices[call])
         self._rejects.add(batch, refused)
 
@@ -184,7 +187,7 @@ class Loader:
                 keeps_answer=False,
                 lease=self._job.options.cold_lease,
             )
-            counts = Counter(answer.status for answer in answers)
+            counts = Counter(map(_STATUS, answers))
             for done in _DONE:
                 self._counts[done] += counts.pop(done, 0)
             if counts:
@@ -257,5 +260,5 @@ def _by_due(rows: Sequence[PackedRow | None]) -> list[int]:
     return sorted(given, key=[row.head if row else b"" for row in rows].__getitem__)
 
 
-def _size_bytes(row: PackedRow | None) -> int:
-    return ROW_BYTES + (len(row.id) * 4 + len(row.content) if row else 0)
+def _sizes_bytes(rows: Sequence[PackedRow | None]) -> list[int]:
+    return [ROW_BYTES + (len(row.id) * 4 + len(row.content) if row else 0) for row in rows]
