@@ -140,7 +140,7 @@ class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     timestamp: int | None = None
 
 
-_NO_PROPERTIES = Properties()
+NO_PROPERTIES = Properties()
 
 
 class Instant(msgspec.Struct, frozen=True):
@@ -191,7 +191,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     expires: Instant | None = None
     key: bytes | None = None
     headers: Headers = ()
-    properties: Properties = _NO_PROPERTIES
+    properties: Properties = NO_PROPERTIES
     max_attempts: int | None = None
     remember_ms: int | None = None
     target: Target | None = None
@@ -354,7 +354,7 @@ def _properties(given: Mapping[str, object], json: object) -> Properties:
     if json is not UNSET and exact.get("content_type") is None:
         exact["content_type"] = JSON
     if not exact:
-        return _NO_PROPERTIES
+        return NO_PROPERTIES
     try:
         return msgspec.convert(exact, Properties)
     except msgspec.ValidationError as error:

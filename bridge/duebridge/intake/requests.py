@@ -11,7 +11,7 @@ import msgspec
 
 from duebridge.config.intakes import IntakeSettings
 from duebridge.config.models import Config, Route
-from duebridge.envelope import Envelope, Instant, Properties, Target, random_id
+from duebridge.envelope import NO_PROPERTIES, Envelope, Instant, Target, random_id
 from duebridge.errors import described, unlisted_name
 from duebridge.intake import values
 from duebridge.intake.headers import (
@@ -38,7 +38,6 @@ from duebridge.ports.source import Arrival
 
 DELIVERED = frozenset({ATTEMPT, DUE_AT})  # of what duebridge has delivered before
 NOW = Instant(0, relative=True)
-_NO_PROPERTIES = Properties()
 _READERS: Mapping[str, Callable[[str, object], Instant]] = {
     DELAY: values.delay,
     RETRY_AFTER: values.delay,
@@ -175,7 +174,7 @@ def _envelope(
         due=_due(reading, route, round_, id),
         key=_key(controls[KEY]) if KEY in controls else arrival.key,
         headers=headers,
-        properties=arrival.properties or _NO_PROPERTIES,
+        properties=arrival.properties or NO_PROPERTIES,
         target=_target(rules, route, arrival, reading),
     )
 

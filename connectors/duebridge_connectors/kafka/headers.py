@@ -5,10 +5,9 @@ from typing import SupportsIndex
 from msgspec.msgpack import Ext
 
 from duebridge.amqp_fields import field_bytes
-from duebridge.envelope import Headers, HeaderValue, Properties
+from duebridge.envelope import NO_PROPERTIES, Headers, HeaderValue, Properties
 
 CONTENT_TYPE = "content-type"
-_NO_PROPERTIES = Properties()
 
 KafkaHeader = tuple[str, bytes | None]
 
@@ -47,7 +46,7 @@ def plain_headers(headers: Headers, properties: Properties | None) -> list[Kafka
 
 def lacking_properties(properties: Properties) -> list[str]:
     """Return the names of the properties that Kafka lacks: all but `content_type`."""
-    if properties == _NO_PROPERTIES:  # as almost always, and Spark asks about every row
+    if properties == NO_PROPERTIES:  # as almost always, and Spark asks about every row
         return []
     names = (name for name in properties.__struct_fields__ if name != "content_type")
     return [name for name in names if getattr(properties, name) is not None]

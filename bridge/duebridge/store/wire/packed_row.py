@@ -79,7 +79,7 @@ class PackedRow(NamedTuple):
 
 def are_remembered(rows: Iterable[PackedRow]) -> bool:
     """Whether the store remembers each of these ids for some time."""
-    return all(row.head[_REMEMBER] != _NOT_AT_ALL for row in rows)
+    return _NOT_AT_ALL not in {row.head[_REMEMBER] for row in rows}
 
 
 def pack_row(envelope: Envelope, remember_ms: int, least_ms: int = 0) -> PackedRow:

@@ -17,7 +17,14 @@ import zstandard
 from msgspec.msgpack import Ext
 
 from duebridge.config.fields import MAX_BODY_BYTES
-from duebridge.envelope import Envelope, Properties, Target, target_as_dict, target_of
+from duebridge.envelope import (
+    NO_PROPERTIES,
+    Envelope,
+    Properties,
+    Target,
+    target_as_dict,
+    target_of,
+)
 from duebridge.errors import EnvelopeError, RecordDamaged, RecordTooNew
 
 LAYOUT = 1  # of a route, and of a record that 0.2.0 can read
@@ -150,7 +157,6 @@ class _PerThread(threading.local):
 _zstd = _PerThread()
 _encoder = msgspec.msgpack.Encoder(enc_hook=target_as_dict)
 _decoder = msgspec.msgpack.Decoder(EnvelopeContent, dec_hook=target_of)
-_NO_PROPERTIES = Properties()
 _PLAIN_OF = {ZSTD: PLAIN, FIELDS_ZSTD: FIELDS_PLAIN}
 
 
@@ -166,7 +172,7 @@ def pack(envelope: Envelope) -> PackedEnvelope:
 
     Raises `EnvelopeError` for an envelope that could be stored but not be read again.
     """
-    properties = None if envelope.properties == _NO_PROPERTIES else envelope.properties
+    properties = None if envelope.properties == NO_PROPERTIES else envelope.properties
     content = EnvelopeContent(
         envelope.body,
         envelope.key,

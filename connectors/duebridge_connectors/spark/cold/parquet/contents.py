@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 from msgspec.msgpack import Ext
 
-from duebridge.envelope import Headers, HeaderValue, Properties, Target
+from duebridge.envelope import NO_PROPERTIES, Headers, HeaderValue, Properties, Target
 from duebridge.errors import RecordDamaged
 from duebridge.store.wire.record import EnvelopeContent, pack_content, plain_blob, unpack_plain
 
@@ -36,7 +36,7 @@ CONTENTS = pa.schema(
 )
 BLOB = "blob"
 _TOP = 2**63
-_NO_PROPERTIES, _EMPTY = Properties(), EnvelopeContent(None)
+_EMPTY = EnvelopeContent(None)
 _AMQP = "amqp-"  # and the code of a type that only AMQP has
 
 
@@ -91,7 +91,7 @@ def _readable(blob: bytes | None) -> EnvelopeContent | None:
 
 def _fits(content: EnvelopeContent) -> bool:
     """Whether the columns have room for the numbers and kinds, which may come from anywhere."""
-    of = content.properties or _NO_PROPERTIES
+    of = content.properties or NO_PROPERTIES
     for number in (content.max_attempts, of.priority, of.timestamp):
         if number is not None and not -_TOP <= number < _TOP:
             return False
@@ -100,7 +100,7 @@ def _fits(content: EnvelopeContent) -> bool:
 
 def _columns(contents: Sequence[EnvelopeContent | None]) -> list[pa.Array]:
     there = [each or _EMPTY for each in contents]
-    properties = [each.properties or _NO_PROPERTIES for each in there]
+    properties = [each.properties or NO_PROPERTIES for each in there]
     return [
         pa.array([each.body for each in there], pa.binary()),
         pa.array([each.content_type for each in properties], pa.string()),
