@@ -97,6 +97,12 @@ class Floor:
         ]
         self.stores[route].schedule(envelopes, max_delay_ms=10**12)
 
+    def damage(self, id: str, route: str = "r") -> None:
+        """Cut an envelope's record off, so that nobody can read it."""
+        store = self.stores[route]
+        client, key = store._connection.client, store.shard.key("envelopes")
+        client.hset(key, id, client.hget(key, id)[:45])
+
     def poison(self, id: str, lease_ms: int) -> None:
         """Schedule an envelope that loses its leases in turn; the last has just ended."""
         self.schedule(id, delay="0ms")

@@ -28,7 +28,8 @@ def check_size(envelope: Envelope, headers: Headers, settings: Mapping[str, obje
 def _limit_bytes(settings: Mapping[str, object]) -> int | None:
     """Return the limit; None if a reference hides it, which only a worker resolves."""
     options = settings.get("options")
-    if not (options and isinstance(options, dict)) or (given := options.get(OPTION)) is None:
+    given = options.get(OPTION) if isinstance(options, dict) else None
+    if given is None:
         return DEFAULT_BYTES
     return int(given) if str(given).isdecimal() else None
 

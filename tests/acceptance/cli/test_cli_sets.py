@@ -5,6 +5,7 @@
 
 import json
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -59,6 +60,33 @@ class Place(NamedTuple):
         """Send an envelope (again), and tell whether the store has it."""
         self.run("send", "reminders", "x", "--delay", "1h", "--id", name)
         return self.run("get", "reminders", name).code == 0
+
+
+class Followed(NamedTuple):
+    """`events --follow` as it runs."""
+
+    process: "subprocess.Popen[bytes]"
+
+    @classmethod
+    def on(cls, place: Place) -> "Followed":
+        return cls(place.run.start("events", "--follow", "--output", "json"))
+
+    def next_id(self) -> str:
+        """Return the id of the next event, once it is printed."""
+        assert self.process.stdout is not None
+        found: str = json.loads(self.process.stdout.readline())["id"]
+        return found
+
+    def said(self) -> bytes:
+        """Return the next line that people see."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def end(self) -> tuple[int, bytes]:
+        """Press Ctrl-C; return the exit code, and the events that nobody has read."""
+        self.process.send_signal(signal.SIGINT)
+        out, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, out
 
 
 @contextmanager
@@ -128,17 +156,55 @@ def test_events_follow_in_a_failover_prints_each_event_once(kind: str, tmp_path:
     ids = ["before", "after"]
     with opened(kind, tmp_path) as place:
         wait_until(lambda: place.is_sent(ids[0]), "an envelope")
-        process = place.run.start("events", "--follow", "--output", "json")
-        assert process.stdout is not None
-        assert process.stderr is not None
-        found = [json.loads(process.stdout.readline())["id"]]
+        events = Followed.on(place)
+        assert events.next_id() == ids[0]
         place.set.kill_master("{duebridge:reminders:0}")
-        assert process.stderr.readline().endswith(b"; waiting for the store\n")
+        assert events.said().endswith(b"; waiting for the store\n")
         wait_until(lambda: place.is_sent(ids[1]), "an envelope on the new master")
-        found.append(json.loads(process.stdout.readline())["id"])
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    assert (process.returncode, out, found) == (130, b"", ids)
+        assert events.next_id() == ids[1]
+        assert events.end() == (130, b"")
+
+
+class Parting(NamedTuple):
+    """A Cluster, and what can be taken away from it: a master and its replicas.
+
+    They have no shard of `reminders`, nor the registry; of `others` they have `name`.
+    """
+
+    place: Place
+    producer: Producer
+    nodes: list[RedisNode]
+    name: str
+
+    def leave(self) -> None:
+        """Stop the nodes' answers; once killed they would not know the user any more."""
+        for each in self.nodes:
+            each.freeze()
+
+    def schedule(self, route: str, name: str) -> None:
+        self.producer.schedule(route, "x", delay="1h", id=name)
+
+    def come_back(self, events: Followed) -> None:
+        """Let the nodes answer again; the next event is theirs, and the last one."""
+        for each in self.nodes:
+            each.resume()
+        assert isinstance(self.place.set, ClusterOfSix)
+        self.place.set.await_whole()
+        self.schedule("others", self.name)
+        assert events.next_id() == self.name
+        events.end()
+
+
+@pytest.fixture
+def parting(tmp_path: Path) -> Iterator[Parting]:
+    with (
+        opened("cluster", tmp_path) as place,
+        closing(Producer.from_config(place.run.file)) as producer,
+    ):
+        assert isinstance(place.set, ClusterOfSix)
+        wait_until(lambda: place.is_sent("before"), "an envelope")
+        away, name = spare_master(place.set)
+        yield Parting(place, producer, [*place.set.replicas_of(away), away], name)
 
 
 def spare_master(cluster: ClusterOfSix) -> tuple[RedisNode, str]:
@@ -153,61 +219,25 @@ def spare_master(cluster: ClusterOfSix) -> tuple[RedisNode, str]:
     return away, name
 
 
-def test_events_follow_goes_on_without_a_node_that_stays_away(tmp_path: Path) -> None:
-    with (
-        opened("cluster", tmp_path) as place,
-        closing(Producer.from_config(place.run.file)) as producer,
-    ):
-        assert isinstance(place.set, ClusterOfSix)
-        wait_until(lambda: place.is_sent("before"), "an envelope")
-        away, name = spare_master(place.set)
-        process = place.run.start("events", "--follow", "--output", "json")
-        assert process.stdout is not None
-        assert process.stderr is not None
-        found = [json.loads(process.stdout.readline())["id"]]
-        gone = [*place.set.replicas_of(away), away]
-        for each in gone:
-            each.freeze()  # once killed it would not know the user any more
-        assert process.stderr.readline().endswith(b"; waiting for the store\n")
-        producer.schedule("reminders", "x", delay="1h", id="during")
-        found.append(json.loads(process.stdout.readline())["id"])
-        assert b"going on without" in process.stderr.readline()
-        for each in gone:
-            each.resume()
-        place.set.await_whole()
-        producer.schedule("others", "x", delay="1h", id=name)
-        found.append(json.loads(process.stdout.readline())["id"])
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    assert found == ["before", "during", name]
+def test_events_follow_goes_on_without_a_node_that_stays_away(parting: Parting) -> None:
+    events = Followed.on(parting.place)
+    assert events.next_id() == "before"
+    parting.leave()
+    assert events.said().endswith(b"; waiting for the store\n")
+    parting.schedule("reminders", "during")
+    assert events.next_id() == "during"
+    assert b"going on without" in events.said()
+    parting.come_back(events)
 
 
-def test_events_follow_begun_while_a_node_is_away_goes_on_without_it(tmp_path: Path) -> None:
-    with (
-        opened("cluster", tmp_path) as place,
-        closing(Producer.from_config(place.run.file)) as producer,
-    ):
-        assert isinstance(place.set, ClusterOfSix)
-        wait_until(lambda: place.is_sent("before"), "an envelope")
-        away, name = spare_master(place.set)
-        gone = [*place.set.replicas_of(away), away]
-        for each in gone:
-            each.freeze()
-        process = place.run.start("events", "--follow", "--output", "json")
-        assert process.stdout is not None
-        assert process.stderr is not None
-        found = [json.loads(process.stdout.readline())["id"]]
-        assert b"going on without" in process.stderr.readline()
-        producer.schedule("reminders", "x", delay="1h", id="during")
-        found.append(json.loads(process.stdout.readline())["id"])
-        for each in gone:
-            each.resume()
-        place.set.await_whole()
-        producer.schedule("others", "x", delay="1h", id=name)
-        found.append(json.loads(process.stdout.readline())["id"])
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    assert found == ["before", "during", name]
+def test_events_follow_begun_while_a_node_is_away_goes_on_without_it(parting: Parting) -> None:
+    parting.leave()
+    events = Followed.on(parting.place)
+    assert events.next_id() == "before"
+    assert b"going on without" in events.said()
+    parting.schedule("reminders", "during")
+    assert events.next_id() == "during"
+    parting.come_back(events)
 
 
 def test_bench_measures_a_set(place: Place, kafka_bootstrap: str) -> None:

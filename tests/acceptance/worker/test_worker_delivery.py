@@ -201,8 +201,7 @@ def test_publish_begun_too_late_beside_a_damaged_record_gives_one_back_and_burie
     floor: Floor,
 ) -> None:
     floor.schedule("a", "b")
-    client, key = floor.stores["r"]._connection.client, floor.stores["r"].shard.key("envelopes")
-    client.hset(key, "a", client.hget(key, "a")[:45])
+    floor.damage("a")
     begin_late(floor, 15_000)
     assert (floor.state("a"), floor.state("b")) == ("dead", "ready")
 

@@ -193,9 +193,7 @@ def test_letter_of_a_damaged_record_is_kept_until_its_target_takes_it(
 ) -> None:
     letters.refuse = lambda _: outcome
     letters.floor.schedule("a", delay="1ms")
-    client: Any = letters.store._connection.client
-    key = letters.store.shard.key("envelopes")
-    client.hset(key, "a", client.hget(key, "a")[:45])
+    letters.floor.damage("a")
     letters.run(12_000)
     assert len(letters.tries) in tries_in_12s
     assert letters.is_kept_for_good("a") == is_for_good

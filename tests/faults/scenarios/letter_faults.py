@@ -65,7 +65,6 @@ def reject_letters(rig: Rig) -> Look:
         time.sleep(1)
         sent_ms = now_ms()
         send_letters(rig, "letter", LETTERS)
-        time.sleep(AWAY_S)
     return lambda seen: [
         *seen.well("traffic", started_ms),
         seen.late("letter", AGAIN_S, sent_ms, dead=True),

@@ -43,7 +43,7 @@ class PackedRow(NamedTuple):
             flags, expires_ms = flags | _EXPIRES_IS_RELATIVE * expires.relative, expires.ms
         numbers = due.ms, expires_ms, remember_ms, generation
         try:
-            return cls._make((envelope_id, _HEAD.pack(flags, *numbers), content))
+            return cls(envelope_id, _HEAD.pack(flags, *numbers), content)
         except struct.error:
             expected = "expected due, expires, remember and generation of 0 or more"
             raise EnvelopeError(f"envelope: {expected}; got {numbers}") from None

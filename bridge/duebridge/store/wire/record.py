@@ -200,9 +200,8 @@ def _times(envelope: Envelope) -> bytes:
 
 def _blob(content: EnvelopeContent, plain: bytes, *, compressed: bool = True) -> bytes:
     """Return the blob of a content and its msgpack form; compressed if that pays."""
-    if len(plain) < COMPRESS_FROM_BYTES and not content.headers:  # as most rows of a bulk load
-        return PLAIN + plain
-    has_fields = any(type(value) is Ext for _, value in content.headers)
+    headers = content.headers
+    has_fields = bool(headers) and any(type(value) is Ext for _, value in headers)
     if compressed and len(plain) >= COMPRESS_FROM_BYTES:
         packed = _zstd.compressor.compress(plain)
         if len(packed) < KEEP_COMPRESSED_BELOW * len(plain):
