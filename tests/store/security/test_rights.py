@@ -19,6 +19,7 @@ from duebridge.store.cold.notes import ColdNotes
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
+from duebridge.store.life import RouteLife
 from duebridge.store.positions import StorePositions
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
@@ -362,3 +363,27 @@ def test_call_of_a_readonly_user_reads_or_is_refused(
             CALLS[name](Desk(opened_as(READONLY), "duebridge", cold_tier_ms=YEAR_MS).store)
         except StoreUnfit:
             assert name not in READS
+
+
+# ── who lacks one right ─────────────────────────────────────────────────────────────────────────
+
+NEEDED = ["hset", "hsetnx", "hdel", "hincrby", "zadd", "zrem", "zremrangebyrank", "xadd", "xdel"]
+
+
+@pytest.mark.parametrize("command", [*NEEDED, "publish"])
+def test_first_call_without_one_right_names_it_and_changes_nothing(
+    command: str, own: Server, as_ns: Connection
+) -> None:
+    desk = Desk(as_ns, "ns")
+    desk.pending("a")
+    life = RouteLife(Registry(as_ns, "ns"), desk.shard.route)
+    own.admin.execute_command("ACL", "SETUSER", "ns", f"-{command}")
+    try:
+        with (
+            desk.unchanged(),
+            pytest.raises(StoreUnfit, match=f"may not run {command.upper()};.*duebridge acl"),
+        ):
+            life.look()
+    finally:
+        own.admin.execute_command("ACL", "SETUSER", "ns", f"+{command}")
+    assert life.look() == 1

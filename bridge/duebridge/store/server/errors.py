@@ -68,6 +68,7 @@ _AWAY_WORDS = (
 )
 _NO_WRITES_WORDS = ("MISCONF", "NOREPLICAS")
 _LOGIN_LACKS = "HELLO must be called with the client already authenticated"  # it sent none
+_RIGHTS = "; `duebridge acl` prints the rights"
 # A script was denied a command, a key or a channel: Redis 7.0; later ones, and Valkey.
 _DENIED_WORDS = ("NOPERM", "The user executing the script", "ACL failure in script")
 
@@ -100,7 +101,8 @@ def _translated(error: Exception) -> StoreError:
 def _refusal(error: Exception) -> StoreError:
     is_for_lack = str(error).startswith(_LOGIN_LACKS)
     why = "it wants a password, and store.url has none" if is_for_lack else error
-    return StoreUnfit(f"the delay store refused us: {why}")
+    is_right = isinstance(error, redis.exceptions.NoPermissionError)
+    return StoreUnfit(f"the delay store refused us: {why}{_RIGHTS * is_right}")
 
 
 def _silence(error: Exception) -> StoreError:
@@ -133,7 +135,7 @@ def _from_text(error: Exception) -> StoreError:
     if text.startswith(_AWAY_WORDS):
         return StoreUnavailable(f"the delay store cannot write now: {text}")
     if text.startswith(_DENIED_WORDS):
-        return StoreUnfit(f"the delay store refused us: {text}; `duebridge acl` prints the rights")
+        return StoreUnfit(f"the delay store refused us: {text}{_RIGHTS}")
     return StoreError(text)
 
 
