@@ -20,6 +20,7 @@ import structlog
 from duebridge.errors import Indeterminate, StoreError, StoreUnavailable
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import CALL_ROWS, PROMOTE_ROWS
+from duebridge.store.server.errors import WritesRefused
 from duebridge.telemetry import metrics
 from duebridge.telemetry.outage import Outage
 from duebridge.worker.claims import Claims
@@ -118,12 +119,13 @@ class Loop:
             return 0
         except StoreUnavailable as error:
             self._store_outage.begin(str(error))
+            view.mark_unreachable(str(error) if isinstance(error, WritesRefused) else "")
         except StoreError as error:
             self._store_fault.begin(f"route {view.route.name}: {error}")
+            view.mark_unreachable(str(error))
         else:
             view.mark_served()
             return moved
-        view.mark_unreachable()
         return 0
 
     def _steps(self, view: ShardView) -> int:

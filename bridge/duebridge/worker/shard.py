@@ -89,6 +89,7 @@ class ShardView:
         self._stats_at = -inf if exporter else inf
         self._unreachable_since: float | None = None
         self._is_doubted = False  # a call failed, and no turn was whole nor any write done since
+        self.refusal = ""  # why a store that answers did not do what was asked; empty: it is silent
         self._poll_at = 0.0
         self._pause_s = FIRST_PAUSE_S
         self._blameless_until = 0.0
@@ -116,6 +117,7 @@ class ShardView:
         if self._was_long_away:
             self._blameless_until = self._monotonic() + self.route.lease / 1000
         self._unreachable_since, self._pause_s, self._is_doubted = None, FIRST_PAUSE_S, False
+        self.refusal = ""
 
     @property
     def _was_long_away(self) -> bool:
@@ -196,9 +198,10 @@ class ShardView:
         self.mark_unreachable()
         self.is_unconfirmed, self._is_doubted = True, False
 
-    def mark_unreachable(self) -> None:
-        """Record that the store did not answer, or not do what was asked; back off from it."""
+    def mark_unreachable(self, refusal: str = "") -> None:
+        """Record that the store did not answer, or why not do what was asked; back off from it."""
         now, self._is_doubted = self._monotonic(), True
+        self.refusal = refusal
         if self._unreachable_since is None:
             self._unreachable_since = now
         self.is_unconfirmed = False

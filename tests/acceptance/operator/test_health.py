@@ -176,6 +176,25 @@ def test_readyz_follows_the_store_and_the_lane(floor: Floor, get: Get) -> None:
     assert get("/readyz") == (200, "ok\n")
 
 
+def test_readyz_of_a_store_that_refuses_to_write_says_why(
+    floor: Floor, connection: Connection, get: Get
+) -> None:
+    refusal = "route r: the delay store cannot write now: NOREPLICAS"
+    floor.turn()
+    floor.schedule("a", delay="0ms")
+    connection.client.config_set("min-replicas-to-write", 1)
+    try:
+        for _ in range(2):  # the first asks for the gauge lease, whose refusal is nobody's concern
+            floor.turn(1000)
+        status, body = get("/readyz")
+        assert (status, body.partition(" Not")[0]) == (503, refusal)
+        assert json.loads(get("/due")[1])["error"] == body.rstrip("\n")
+    finally:
+        connection.client.config_set("min-replicas-to-write", 0)
+    floor.turn(2000)
+    assert get("/readyz") == (200, "ok\n")
+
+
 def test_pages_of_a_process_with_intakes_have_what_is_down_and_what_waits(floor: Floor) -> None:
     intakes = [IntakeRecord("a", is_up=True, lag=7), IntakeRecord("b", is_up=False, error="403")]
     idle_s = {"a": 0.5, "b": 59.0}

@@ -1,9 +1,9 @@
 """Serves HTTP for probes, metrics and autoscalers: `/livez`, `/readyz`, `/metrics`, `/due`.
 
 Liveness checks only that the loops of worker and intakes run; it contacts neither store nor broker.
-Readiness fails if the store or a broker does not answer, too few replicas confirm a claim, an
-intake does not read its source, a route requires a newer duebridge, or the process started without
-a route that holds envelopes.
+Readiness fails if the store or a broker does not answer or refuses, too few replicas confirm a
+claim, an intake does not read its source, a route requires a newer duebridge, or the process
+started without a route that holds envelopes.
 """
 
 import socket
@@ -202,7 +202,7 @@ def _due(worker: Worker, intakes: Iterable[IntakeRecord]) -> Page:
 
 
 def _unheard(view: ShardView) -> str:
-    return f"route {view.route.name}: the store does not answer"
+    return f"route {view.route.name}: {view.refusal or 'the store does not answer'}"
 
 
 def _not_found(_: str) -> Page:
