@@ -1,4 +1,4 @@
-"""The signals of a worker process: to stop, to end at once, to reload."""
+"""The signals of a process that serves: to stop, to end at once, to reload."""
 
 import os
 import signal
@@ -11,6 +11,35 @@ from duebridge.cli import INTERRUPTED
 from duebridge.cli.output import STDERR
 
 LOOK_UP_S = 0.2
+
+
+class Terminal:
+    """The terminal on which a process began to write its log, if it is to end with it.
+
+    Who starts it with SIGHUP ignored, as `nohup` does, wants it to outlive the terminal.
+    """
+
+    def __init__(self) -> None:
+        self.is_outlived = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        self._is_there = os.isatty(STDERR) and not self.is_outlived
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed since."""
+        return self._is_there and not os.isatty(STDERR)
+
+
+def outlive_hangups() -> None:
+    """Let SIGHUP change nothing, but where the terminal closed: then it is as a SIGTERM."""
+    terminal = Terminal()
+
+    def handle(*_: object) -> None:
+        if terminal.is_closed:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the shell and the kernel both send one
+            signal.raise_signal(signal.SIGTERM)
+
+    if not terminal.is_outlived:
+        signal.signal(signal.SIGHUP, handle)
 
 
 class Signals:
@@ -30,7 +59,7 @@ class Signals:
         self._unbegun = unbegun
         self._has_begun = False
         self._wants_reload = False
-        self._has_terminal = os.isatty(STDERR)
+        self._terminal = Terminal()
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._handle)
 
@@ -58,13 +87,13 @@ class Signals:
         return wants_reload
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        is_closed = self._has_terminal and not os.isatty(STDERR)
-        if number == signal.SIGHUP and not is_closed:
+        is_hangup = number == signal.SIGHUP
+        if is_hangup and not self._terminal.is_closed:
             self._wants_reload = True
         elif not self._has_begun:
             os._exit(self._unbegun)
-        elif self.stopped_at is not None:
-            os._exit(INTERRUPTED)
-        else:
+        elif self.stopped_at is None:
             self.stopped_at = time.monotonic()
+        elif not is_hangup:  # of a closed terminal the shell and the kernel both tell
+            os._exit(INTERRUPTED)
         self._arrived.put(number)

@@ -58,10 +58,8 @@ class ProcessParts(NamedTuple):
     drain_check: DrainCheck
 
 
-def run_process(config: Config, options: ProcessOptions) -> None:
+def run_process(config: Config, options: ProcessOptions, signals: Signals) -> None:
     """Run intakes and lanes until a signal, or until the store is empty if that is asked for."""
-    # First: a SIGHUP amid the start would end the process.
-    signals = Signals(unbegun=NO if options.until_empty else DONE)
     with ExitStack() as stack:
         parts = open_parts(config, options, stack)
         run_parts(parts, signals, until_empty=options.until_empty)

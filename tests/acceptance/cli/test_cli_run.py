@@ -28,6 +28,17 @@ print("up", flush=True)
 while True:
     signals.wait(60)
 """
+HUNG_UP = """\
+import signal, sys
+signal.signal(signal.SIGHUP, getattr(signal, sys.argv[1]))
+from duebridge.cli.signals import Signals
+signals = Signals()
+signals.begin()
+print("up", flush=True)
+while True:
+    signals.wait(60)
+    print(signals.stopped_at is not None, signals.take_reload(), flush=True)
+"""
 # A signal from without would come while other threads run: a dump of their stacks may fail.
 CRASHING = """\
 import faulthandler, signal
@@ -179,6 +190,20 @@ def test_run_signalled_while_it_waits_for_its_store_takes_sighup_and_ends_at_sig
             process.kill()
 
 
+def test_run_takes_sighup_before_it_has_read_its_configuration(duebridge: Command) -> None:
+    """As a reload does that follows the start at once: only then come the slow imports."""
+    pipe = duebridge.home / "pipe.yaml"
+    os.mkfifo(pipe)
+    with subprocess.Popen([PROGRAM, "--config", pipe, "run"], cwd=duebridge.home) as process:
+        try:
+            wait_until(lambda: handles(process, signal.SIGHUP), "the handler")
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(5) == 0
+        finally:
+            process.kill()
+
+
 def test_run_that_crashes_in_c_code_leaves_the_stack_of_each_thread(duebridge: Command) -> None:
     """As images and pods start it: by itself Python says nothing of a signal from C code."""
     (duebridge.home / "sitecustomize.py").write_text(CRASHING)
@@ -200,5 +225,30 @@ def test_run_whose_terminal_was_closed_ends(duebridge: Command) -> None:
         process.send_signal(signal.SIGHUP)
         try:
             process.wait(30)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("inherited", "answers"),
+    [
+        ("SIG_DFL", [b"True False\n"] * 2),  # the shell sends one, and at its end the kernel
+        ("SIG_IGN", [b"False True\n"] * 2),  # as `nohup` does
+    ],
+)
+def test_hangups_of_a_closed_terminal_stop_once_unless_they_were_ignored(
+    inherited: str, answers: list[bytes]
+) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", HUNG_UP, inherited]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs) as process:
+        try:
+            assert process.stdout is not None
+            os.close(theirs)
+            assert process.stdout.readline() == b"up\n"
+            os.close(ours)
+            for answer in answers:
+                process.send_signal(signal.SIGHUP)
+                assert process.stdout.readline() == answer
         finally:
             process.kill()

@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from duebridge.cli.exits import DONE, NO
 from duebridge.cli.session import ConfigOption, config_path
+from duebridge.cli.signals import Signals
 from duebridge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ def run(
     end first, once nothing is left; what they took in by then is delivered. Those of other
     processes on this store must be off.
     """
+    # First: a SIGHUP amid the start, or the imports for it, would end the process.
+    signals = Signals(unbegun=NO if until_empty else DONE)
     from duebridge.cli.worker_process import ProcessOptions, run_process
     from duebridge.config.load import load_config_text, read_config_text
     from duebridge.telemetry.logs import configure_logs
@@ -71,7 +75,8 @@ def run(
     settings = load_config_text(text, str(path))
     names = chosen_intakes(settings, only, until_empty=until_empty)
     configure_logs()
-    run_process(settings, ProcessOptions(path, text, names, health_port, bool(only), until_empty))
+    options = ProcessOptions(path, text, names, health_port, bool(only), until_empty)
+    run_process(settings, options, signals)
 
 
 def chosen_intakes(settings: "Config", only: list[str] | None, *, until_empty: bool) -> list[str]:

@@ -5,6 +5,7 @@ from functools import partial
 import typer
 
 from duebridge.cli.session import ConfigOption, load, opened_store
+from duebridge.cli.signals import outlive_hangups
 from duebridge.errors import ConfigError
 
 
@@ -14,10 +15,11 @@ def serve(context: typer.Context, config: ConfigOption = None) -> None:
     It listens where serve.listen of the configuration says, by default on 127.0.0.1:8480. At the
     signal it refuses new connections, finishes open requests and exits 0; a second signal ends it
     at once. Any number of processes may serve the same store. Tokens are read again when their file
-    changes; another configuration needs a restart.
+    changes; another configuration needs a restart, and SIGHUP changes nothing.
 
     Logs go to standard error: text on a terminal, else one JSON object per line.
     """
+    outlive_hangups()  # first: one amid the imports would end the process
     from duebridge.telemetry.logs import configure_logs
 
     settings = load(context, config)
