@@ -138,6 +138,19 @@ def test_schedule_sends_far_rows_to_the_cold_tier_and_all_others_to_the_store(
     assert (again.cold, again.accepted, again.duplicate, again.refused) == (0, 0, 4, 4)
 
 
+def test_schedule_of_no_new_far_row_counts_all_where_spark_plans_adaptively(
+    cold: ColdRoute,
+) -> None:
+    """As it does by itself: what turns out empty is left out, with what counts the far rows."""
+    near, far = ("near", "x", None, "6d", None), ("far", "x", LATER_MS, None, None)
+    with setting(cold.spark, "spark.sql.adaptive.enabled", "true"):
+        assert scheduled(cold, [near]).accepted == 1
+        done = scheduled(cold, [near, far])
+        assert (done.cold, done.duplicate) == (1, 1)
+        again = scheduled(cold, [near, far])
+        assert (again.cold, again.duplicate, again.rows) == (0, 2, 2)
+
+
 def test_cold_row_that_was_scheduled_straight_obeys_a_cancel_and_comes_back(
     cold: ColdRoute,
 ) -> None:

@@ -8,7 +8,7 @@ rows, evaluated once ─┬─ far ─▶ packed, without rows already cold ─�
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from pyspark import StorageLevel
@@ -139,8 +139,10 @@ def _schedule_far(
     ended = 0
     if there is not None and there.cancelled is not None:
         ended = far.join(there.cancelled, _SAME, "left_semi").count()
-    duplicate = seen.get["rows"] - written.rows - ended - sum(each.rows for each in done)
-    counts = {"cold": written.rows, "cancelled": ended, "duplicate": duplicate}
+    # Where nothing is new, adaptive execution drops the observation with the branch it finds empty.
+    found = seen.get["rows"] if written.rows else far.count()
+    duplicate = found - written.rows - ended - sum(each.rows for each in done)
+    counts: dict[str, Any] = {"cold": written.rows, "cancelled": ended, "duplicate": duplicate}
     done.append(Summary(route=planned.route.name, **counts))
     near = rows.mapInArrow(partial(near_rows, job), rows.schema)
     return FarSplit(near, Summary.of(planned.route.name, done))
