@@ -63,6 +63,10 @@ WELL: Stories = {
         *(Said("accepted", AGAIN, DUE), Said("recorded", DUE + 90_000), *life(AGAIN)),
     ],
     "recorded alone": [Said("recorded", T + 5), *life(AGAIN)],
+    "first moved forward": [
+        *(Told("accepted", T + 1, FAR), Told("rescheduled", T + 5, T + 50)),
+        *(Came(T + 60, T + 1, T + 50), Told("delivered", T + 61), *life(AGAIN)),
+    ],
 }
 LOST: Stories = {
     "cancelled in the period": [*cancelled(OLD, T + 700), Told("accepted", AGAIN, DUE)],

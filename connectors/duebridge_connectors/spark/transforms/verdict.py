@@ -1,9 +1,9 @@
 """The verdict of `duebridge.audit` on Spark, for any number of envelopes, in the same words.
 
 Each id is one row. An id that was accepted several times had as many lives: as many deliveries are
-lawful, and a delivery is early only before the first due instant. What became of its lives before
-and after the period does not count (`own_turns`). Where that is too coarse, the id is a suspect,
-and `id_histories` judges its journal event by event.
+lawful, and a delivery is early only before the earliest instant that one of them was due at, moves
+included. What became of its lives before and after the period does not count (`own_turns`). Where
+that is too coarse, the id is a suspect, and `id_histories` judges its journal event by event.
 """
 
 from functools import reduce
@@ -96,7 +96,6 @@ def aggregate_lives(facts: DataFrame) -> DataFrame:
     rows = facts.groupBy("route", "id").agg(
         *_counts(),
         *turn_aggregates(),
-        F.min(only("due_ms", *_BEGINS)).alias("first_due"),
         F.min(only("due_ms", *_ANY_DUES)).alias("least_due"),
         F.max(only("due_ms", *_ANY_DUES)).alias("most_due"),
         F.min(only("due_ms", *_ARRIVED)).alias("least_header"),
@@ -162,8 +161,7 @@ def judge(
     is_known = accepted > 0
     once = F.greatest(accepted, F.lit(1))
     rows = rows.withColumn(
-        "due_ms",
-        F.when(accepted > 1, F.least("first_due", "last_due")).otherwise(F.col("last_due")),
+        "due_ms", F.when(accepted > 1, F.col("least_due")).otherwise(F.col("last_due"))
     ).withColumn("late_by_ms", F.when(is_known, F.col("first_at") - F.col("due_ms")))
     is_single = (delivered == 1) & (accepted == 1)
     noted_by = F.when(is_single, F.col("acked_at") - F.col("first_at"))
