@@ -236,8 +236,8 @@ def test_failure_of_a_store_is_an_os_error_without_a_secret(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def absent(*given: object, **options: object) -> None:
-        raise obstore.exceptions.PermissionDeniedError("403")
+        raise obstore.exceptions.PermissionDeniedError("403:\n<Error>\n\nDebug source:\nGeneric {")
 
     monkeypatch.setattr(obstore, "put", absent)
-    with pytest.raises(OSError, match=r"/a/c: cannot be written: 403"):
+    with pytest.raises(OSError, match=r"/a/c: cannot be written: 403: <Error>$"):
         write_file(FileLocation(f"s3://{BUCKET}/a", s3.options()) / "c", b"")

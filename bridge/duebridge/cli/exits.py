@@ -113,7 +113,7 @@ def _line(error: Exception) -> str:
     if isinstance(error, UnicodeEncodeError):
         return f"expected text in UTF-8; got {error.object!r}"
     if isinstance(error, OSError):
-        why = error.strerror or type(error).__name__
+        why = error.strerror or str(error) or type(error).__name__  # Arrow gives a text alone
         return f"{error.filename}: {why}" if error.filename else why
     if exit_code(error) == DEFECT:
         return _defect_line(error)

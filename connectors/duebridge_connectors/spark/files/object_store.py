@@ -119,4 +119,6 @@ def _put(store: _Store, path: str, data: bytes, mode: PutMode) -> None:
     except AlreadyExistsError:
         raise FileExistsError(f"{path}: expected no object; there is one") from None
     except BaseError as error:
-        raise OSError(f"{path}: cannot be written: {error}") from error
+        said, _, _ = str(error).partition("\n\nDebug source:")  # a dump of its structs
+        why = " ".join(said.split())  # what the store said may have lines
+        raise OSError(f"{path}: cannot be written: {why}") from error
