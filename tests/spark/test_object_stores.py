@@ -13,7 +13,7 @@ from obstore.store import AzureStore
 from pyarrow import table
 from pyarrow.fs import AzureFileSystem, FileSelector
 
-from duebridge.errors import ConfigError
+from duebridge.errors import ConfigError, JobFailed
 from duebridge_connectors.spark.cold.commit_log import DEMOTED, REMOVED, ColdLog, Commit
 from duebridge_connectors.spark.cold.parquet.files import write_table
 from duebridge_connectors.spark.delta_table import opened_table
@@ -21,6 +21,7 @@ from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import (
     create_file,
     delta_options,
+    naming_damage,
     open_filesystem,
     open_output,
     read_file,
@@ -241,3 +242,14 @@ def test_failure_of_a_store_is_an_os_error_without_a_secret(
     monkeypatch.setattr(obstore, "put", absent)
     with pytest.raises(OSError, match=r"/a/c: cannot be written: 403: <Error>$"):
         write_file(FileLocation(f"s3://{BUCKET}/a", s3.options()) / "c", b"")
+
+
+def test_file_that_its_store_does_not_give_is_to_be_restored_only_if_it_is_damaged() -> None:
+    wanted = (
+        "got: AWS Error SLOW_DOWN; nothing is lost: restore the file if it is damaged or missing"
+    )
+    with (
+        pytest.raises(JobFailed, match=wanted),
+        naming_damage("b/a.parquet", "the cold tier", "nothing is lost"),
+    ):
+        raise OSError("AWS Error\nSLOW_DOWN")

@@ -320,7 +320,11 @@ def test_store_unavailable_carries_its_ids_through_a_pickle() -> None:
         (StoreError("two\nlines"), 3, "duebridge: two\\nlines"),
         (BrokerUnavailable("no answer"), 4, "duebridge: no answer"),
         (OSError(errno.ENOSPC, "No space left", "out.txt"), 2, "duebridge: out.txt: No space left"),
-        (OSError("s3://b/a: AWS Error SLOW_DOWN"), 2, "duebridge: s3://b/a: AWS Error SLOW_DOWN"),
+        (
+            OSError("Generic S3 error\n  503 Slow Down\n"),
+            2,
+            "duebridge: Generic S3 error 503 Slow Down",
+        ),
         (OSError(), 2, "duebridge: OSError"),
     ],
 )

@@ -113,7 +113,8 @@ def _line(error: Exception) -> str:
     if isinstance(error, UnicodeEncodeError):
         return f"expected text in UTF-8; got {error.object!r}"
     if isinstance(error, OSError):
-        why = error.strerror or str(error) or type(error).__name__  # Arrow gives a text alone
+        said = " ".join(str(error).split())  # all that libraries of object stores give
+        why = error.strerror or said or type(error).__name__
         return f"{error.filename}: {why}" if error.filename else why
     if exit_code(error) == DEFECT:
         return _defect_line(error)

@@ -38,13 +38,14 @@ def open_filesystem(place: FileLocation | str) -> tuple[FileSystem, str]:
 def naming_damage(path: str, of: str, so_far: str) -> Iterator[None]:
     """Raise `JobFailed`, which names the file, where a Parquet file is missing or damaged.
 
-    `of` says what it is a part of, `so_far` what has happened.
+    Or where its store does not give it, which has no type of its own. `of` says what it is a part
+    of, `so_far` what has happened.
     """
     try:
         yield
     except (OSError, pa.ArrowException) as error:
         cause = " ".join(str(error).split())
-        remedy = f"{so_far}: restore the file and run the job again"
+        remedy = f"{so_far}: restore the file if it is damaged or missing; run the job again"
         text = f"{path}: expected a whole Parquet file of {of}; got: {cause}; {remedy}"
         raise JobFailed(text) from error
 
