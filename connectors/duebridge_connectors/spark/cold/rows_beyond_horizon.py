@@ -7,6 +7,7 @@ count from the start of the job.
 
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +22,13 @@ from duebridge_connectors.spark.rows.arrow import arrow_schema, instants_ms, rec
 from duebridge_connectors.spark.rows.packing import Packer
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.source.planning import WriteJob
+
+
+class Content(NamedTuple):
+    """An id with one of its contents."""
+
+    id: str
+    content_hash: bytes
 
 
 class DirectDemote(msgspec.Struct, frozen=True):
@@ -57,9 +65,22 @@ def far_rows(job: DirectDemote, batches: Iterator[pa.RecordBatch]) -> Iterator[p
             yield record_batch(schema, rows)
 
 
-def near_rows(job: DirectDemote, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield all other rows, unchanged."""
-    return _chosen(job, batches, lambda row: row is None)
+def near_rows(
+    job: DirectDemote,
+    cancelled: Collection[Content],
+    wants_cancelled: bool,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Yield all other rows, unchanged: only those that were cancelled while cold, or all but those.
+
+    The store would take them for ids that are used anew: it has no content to compare.
+    """
+    packer, ids = job.write.packer(), {each.id for each in cancelled}
+    for batch in _chosen(job, batches, lambda row: row is None):
+        may_be = [each in ids for each in packer.ids(batch)] if ids else [False] * len(batch)
+        rows = iter(packer.pack(batch.filter(pa.array(may_be, pa.bool_()))).rows)
+        found = [each and _content(next(rows)) in cancelled for each in may_be]
+        yield batch.filter(pa.array([each == wants_cancelled for each in found], pa.bool_()))
 
 
 def known_rows(
@@ -101,6 +122,10 @@ def _after(job: DirectDemote, delay: str | timedelta | None) -> int:
         return 0 if delay is None else job.now_ms + parse_duration_ms(delay)
     except EnvelopeError:
         return 0
+
+
+def _content(row: PackedRow | None) -> Content | None:
+    return row and Content(row.id, row.content_hash)
 
 
 def _may_be_delivered(job: DirectDemote, row: PackedRow) -> bool:

@@ -20,6 +20,7 @@ from duebridge_connectors.spark.cold.batches import publish_batch, read_known, w
 from duebridge_connectors.spark.cold.commit_log import SCHEDULED
 from duebridge_connectors.spark.cold.removal import finish_batches
 from duebridge_connectors.spark.cold.rows_beyond_horizon import (
+    Content,
     DirectDemote,
     far_rows,
     known_rows,
@@ -136,16 +137,26 @@ def _schedule_far(
     if written.rows:
         ask = partial(_ask, rows, job, {**options, "run": asked.run} if earlier else options)
         written = publish_batch(spark, tier, written, lambda ids: done.append(ask(ids)))
-    ended = 0
+    ended, cancelled = 0, frozenset[Content]()
     if there is not None and there.cancelled is not None:
         ended = far.join(there.cancelled, _SAME, "left_semi").count()
+        pairs = there.cancelled.select(*_SAME).collect()
+        cancelled = frozenset(Content(name, bytes(content)) for name, content in pairs)
     # Where nothing is new, adaptive execution drops the observation with the branch it finds empty.
     found = seen.get["rows"] if written.rows else far.count()
     duplicate = found - written.rows - ended - sum(each.rows for each in done)
+    if cancelled:
+        ended += _near(rows, job, cancelled, wants_cancelled=True).count()
     counts: dict[str, Any] = {"cold": written.rows, "cancelled": ended, "duplicate": duplicate}
     done.append(Summary(route=planned.route.name, **counts))
-    near = rows.mapInArrow(partial(near_rows, job), rows.schema)
+    near = _near(rows, job, cancelled, wants_cancelled=False)
     return FarSplit(near, Summary.of(planned.route.name, done))
+
+
+def _near(
+    rows: DataFrame, job: DirectDemote, cancelled: frozenset[Content], *, wants_cancelled: bool
+) -> DataFrame:
+    return rows.mapInArrow(partial(near_rows, job, cancelled, wants_cancelled), rows.schema)
 
 
 def _settled(rows: DataFrame) -> DataFrame:

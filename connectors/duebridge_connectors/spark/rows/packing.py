@@ -77,6 +77,10 @@ class Packer:
                     refusals.setdefault(index, _with_column_names(str(error)))
         return PackedBatch(rows, refusals)
 
+    def ids(self, batch: pa.RecordBatch) -> list[str | None]:
+        """Return the id of each row; None where a column that it is derived from has no value."""
+        return self._ids(batch, {})
+
     def _ids(self, batch: pa.RecordBatch, refusals: dict[int, str]) -> list[str | None]:
         if not self._id_columns:
             return arrow.values(batch, "id")
