@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from duebridge.cli import allow_interrupts
-from duebridge.errors import ConfigError, ConfigFileError
+from duebridge.errors import ConfigError, ConfigFileError, StoreUnavailable, StoreUnfit
 
 if TYPE_CHECKING:
     from duebridge.admin.operator import Operator
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from duebridge.store.server.connection import Connection
 
 DEFAULT_CONFIG = Path("duebridge.yaml")
+# What a command that goes on until Ctrl-C waits for, once it has begun: amid a rotation the store
+# refuses a password that its file replaces a moment later.
+AWAY = (StoreUnavailable, StoreUnfit)
 
 ConfigOption = Annotated[
     Path | None,

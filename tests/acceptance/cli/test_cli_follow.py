@@ -1,10 +1,13 @@
-"""`events --follow`: what comes, of new routes too, each once while the store restarts."""
+"""`events --follow` and `stats --watch`: what comes, each once while the store is away."""
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.support.command import Command
 from tests.support.redis.redis_node import RedisNode
@@ -91,3 +94,43 @@ def test_events_follow_over_two_restarts_prints_each_event_once(
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == (b"", b"")
     assert process.returncode == 130
+
+
+def test_events_follow_whose_password_is_refused_goes_on_once_it_is_taken(
+    own_redis: RedisNode, tmp_path: Path
+) -> None:
+    duebridge = Command(tmp_path, own_redis.url)
+    process = following(duebridge)
+    assert process.stderr is not None
+    with own_redis.client() as server:
+        server.config_set("requirepass", "new")
+        server.client_kill_filter(_type="normal", skipme=True)
+        said = process.stderr.readline().decode()
+        server.config_set("requirepass", "")
+    assert "refused us" in said
+    assert said.endswith(f"{AWAY}\n")
+    send(duebridge, "invoices", "after")
+    assert next_event(process)["id"] == "after"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == (b"", b"")
+
+
+@pytest.mark.parametrize("shown", ['"invoices","pending":1', "invoices +1 "])
+def test_stats_watch_over_a_restart_says_so_once_and_goes_on(
+    own_redis: RedisNode, tmp_path: Path, shown: str
+) -> None:
+    duebridge = Command(tmp_path, own_redis.url)
+    output = "json" if '"' in shown else "table"
+    send(duebridge, "reminders", "before")
+    process = duebridge.start("stats", "--watch", "--every", "100ms", "--output", output)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert b"reminders" in process.stdout.readline() + process.stdout.readline()
+    own_redis.kill()
+    assert process.stderr.readline().decode().endswith(f"{AWAY}\n")
+    own_redis.start()
+    send(duebridge, "invoices", "after")
+    next(line for line in process.stdout if re.search(shown, line.decode()))
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, b"")

@@ -18,7 +18,7 @@ from duebridge.cli.output import (
     write,
     write_json,
 )
-from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_store
+from duebridge.cli.session import AWAY, ConfigOption, RouteFilter, load, opened_store
 from duebridge.cli.shown import error_text
 from duebridge.durations import format_instant
 from duebridge.errors import ConfigError, StoreUnavailable
@@ -69,12 +69,12 @@ def events(
     envelope set aside for a target is retried once the target answers. An event caused by a command
     names who ran it. The journal is capped: a gap says how many entries were cut before they were
     read. --limit applies to past events, not to those that --follow adds. --follow prints events of
-    new routes too; it waits for a store that restarts or fails over, says so once, and goes on
-    behind the last event that it printed. Shards of a Cluster that stay away for 10 s, or are away
-    as it starts, are left out, which it says; their events follow, out of order, once they are
-    back: without --since, those since it started. Where its JSON lines are kept, start it with
-    --since, and again with an instant before the last line: without it the older events are
-    missing.
+    new routes too; it waits for a store that restarts, fails over or refuses its password, says so
+    once, and goes on behind the last event that it printed. Shards of a Cluster that stay away for
+    10 s, or are away as it starts, are left out, which it says; their events follow, out of order,
+    once they are back: without --since, those since it started. Where its JSON lines are kept,
+    start it with --since, and again with an instant before the last line: without it the older
+    events are missing.
     """
     from duebridge.admin.events import EventReader, Purges, leave_nothing_out
     from duebridge.admin.operator import Operator
@@ -163,7 +163,7 @@ class Outage:
         self._left_out.clear()
         try:
             yield
-        except StoreUnavailable as error:
+        except AWAY as error:
             if self._since is None:
                 complain(f"duebridge: {error}; waiting for the store")
             self._since = self._since or time.monotonic()

@@ -2,15 +2,16 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from duebridge.cli.output import (
     Output,
     OutputOption,
+    complain,
     printable,
     table,
     terminal_width,
@@ -20,7 +21,7 @@ from duebridge.cli.output import (
     write_lines,
 )
 from duebridge.cli.plots import Bar, age, histogram_lines, marks_of
-from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_operator
+from duebridge.cli.session import AWAY, ConfigOption, RouteFilter, load, opened_operator
 from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.errors import EnvelopeError
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from duebridge.admin.operator import Operator
     from duebridge.admin.route_stats import RouteStats
+
+T = TypeVar("T")
 
 COLUMNS = (
     "route",
@@ -87,8 +90,8 @@ def stats(
     dead letters that their target rejects, and "suspects" the ready envelopes that `ls --state
     suspect` lists. A route that is in the store but not in the configuration is marked
     ("configured": false). With --watch the table is refreshed in place on a terminal; in JSON each
-    round is a line. Below 100 columns a terminal has ages for instants, and what is wrong with a
-    route beneath the table.
+    round is a line. It waits for a store that goes away, says so once, and goes on. Below 100
+    columns a terminal has ages for instants, and what is wrong with a route beneath the table.
 
     With --histogram it is a plot of what falls due until the horizon, in UTC: pending by its due
     instant, retry by its next try. In JSON it stands beside the routes.
@@ -103,15 +106,12 @@ def stats(
     with opened_operator(settings) as operator:
         if histogram:
             _show_histogram(operator, names, horizon or HorizonChoice.HOUR, output)
-            return
-        rounds = _rounds(operator, names, pause_s) if watch else iter([operator.stats(names)])
-        if output is Output.JSON:
-            for routes in rounds:
-                write_json({"routes": routes})
         elif watch:
-            write_frames(_frame(operator, routes) for routes in rounds)
+            _watch(operator, names, pause_s, output)
+        elif output is Output.JSON:
+            write_json({"routes": operator.stats(names)})
         else:
-            write_lines(_frame(operator, next(rounds)))
+            write_lines(_frame(operator, operator.stats(names)))
 
 
 def parse_pause_s(every: str) -> float:
@@ -146,10 +146,29 @@ def _show_histogram(
     write(f"due already: {due}" + (f", the oldest for {oldest}" if due else ""))
 
 
-def _rounds(operator: "Operator", names: list[str], pause_s: float) -> "Iterator[list[RouteStats]]":
+def _watch(operator: "Operator", names: list[str], pause_s: float, output: Output) -> None:
+    if output is Output.JSON:
+        for routes in _rounds(lambda: operator.stats(names), pause_s):
+            write_json({"routes": routes})
+    else:
+        write_frames(_rounds(lambda: _frame(operator, operator.stats(names)), pause_s))
+
+
+def _rounds(read: Callable[[], T], pause_s: float) -> Iterator[T]:
+    """Yield what each round reads; while the store is away, which it says once, nothing."""
+    yield read()
+    is_away = False
     while True:
-        yield operator.stats(names)
         time.sleep(pause_s)
+        try:
+            found = read()
+        except AWAY as error:
+            if not is_away:
+                complain(f"duebridge: {error}; waiting for the store")
+            is_away = True
+        else:
+            is_away = False
+            yield found
 
 
 def _frame(operator: "Operator", routes: "list[RouteStats]") -> "RenderableType":

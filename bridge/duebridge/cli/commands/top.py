@@ -10,9 +10,8 @@ import typer
 from duebridge.cli.commands.stats import parse_pause_s
 from duebridge.cli.output import printable, write_frames, write_lines
 from duebridge.cli.plots import WIDTH, PlotCharacters, age, compact, cut, marks_of, sparkline
-from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_operator
+from duebridge.cli.session import AWAY, ConfigOption, RouteFilter, load, opened_operator
 from duebridge.durations import format_instant
-from duebridge.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -91,7 +90,7 @@ def _frames(
         try:
             last = frame(read_view(operator, names), marks)
             yield last
-        except StoreUnavailable as error:
+        except AWAY as error:
             if last is None:
                 raise
             why = cut(printable(f"no answer of the store: {error}"), WIDTH, marks)
