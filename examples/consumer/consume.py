@@ -63,7 +63,7 @@ if __name__ == "__main__":
     orders = KafkaConsumer(
         TOPIC,
         bootstrap_servers=os.environ.get("KAFKA", "localhost:9092"),
-        group_id=f"{TOPIC}-warehouse",
+        group_id=f"{TOPIC}-shop",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -82,6 +83,19 @@ def test_run_script_prints_what_the_store_answered(home: Path) -> None:
         "cancel again: unknown",
         "1000 accepted",
     ]
+
+
+def test_examples_side_by_side_share_no_namespace_and_no_consumer_group() -> None:
+    configs = [yaml.safe_load(file.read_text()) for file in EXAMPLES.glob("*/duebridge.yaml")]
+    spaces = [each["store"].get("namespace", "of its own directory") for each in configs]
+    groups = [
+        group
+        for program in EXAMPLES.glob("*/*.py")
+        for group in re.findall(r"group_id=(.+),", program.read_text())
+    ]
+    assert len(groups) > 1
+    for names in (spaces, groups):
+        assert len(set(names)) == len(names), sorted(names)
 
 
 def load_app(path: Path) -> ModuleType:
