@@ -18,7 +18,7 @@ from duebridge_connectors.spark.cold.commit_log import ColdLog
 from duebridge_connectors.spark.cold.tier import Tier
 from duebridge_connectors.spark.jobs.demote import run_demote
 from duebridge_connectors.spark.jobs.journal import read_journal
-from duebridge_connectors.spark.session import deferred_interrupts, quiet_py4j
+from duebridge_connectors.spark.session import deferred_interrupts, quiet_logs
 from tests.spark.cold_route import ColdRoute
 from tests.spark.driver import (
     JOURNAL,
@@ -158,7 +158,7 @@ def test_start_that_nobody_interrupts_ends_as_it_would_anyway() -> None:
 def test_call_that_ctrl_c_ended_is_not_logged_and_all_else_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with quiet_py4j():
+    with quiet_logs():
         logging.getLogger().error("KeyboardInterrupt while sending command.")
         logging.getLogger("py4j.clientserver").error("something else")
     logging.getLogger().error("KeyboardInterrupt while sending command.")

@@ -6,12 +6,13 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 from pyspark import SparkConf
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from duebridge.errors import ConfigError
@@ -59,7 +60,7 @@ def opened_session(
     that is the task of its `--packages`; Delta's settings are made here in each case.
 
     A `BridgeError` of a task is raised again; any other failure of Spark becomes a one-line
-    `ConfigError` (an invalid query) or `JobFailed`.
+    `ConfigError` (an invalid query, a session that does not start) or `JobFailed`.
     """
     more = dict(more or {})
     if not (any(name in more for name in _JARS) or _is_submitted()):
@@ -67,15 +68,23 @@ def opened_session(
         more |= _packages(wanted + [(S3_JAR, S3_PACKAGES)] * has_s3)
     if has_delta:
         more = delta_settings(_submitted(EXTENSIONS) | more)
-    with quiet_py4j():
+    with quiet_logs():
         with deferred_interrupts():
-            session = _build(name, is_watched, more)
+            session = _started(name, is_watched, more)
         try:
             yield session
         except FAILURES as error:
             raise job_error(error) from error
         finally:
             session.stop()
+
+
+def _started(name: str, is_watched: bool, more: Mapping[str, str]) -> SparkSession:
+    """Build the session; raises `ConfigError`: what fails here is a setting, or the machine."""
+    try:
+        return _build(name, is_watched, more)
+    except FAILURES as error:
+        raise ConfigError(f"Spark does not start: {job_error(error)}") from error
 
 
 def _is_submitted() -> bool:
@@ -145,16 +154,23 @@ def deferred_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def quiet_py4j() -> Iterator[None]:
-    """Suppress what py4j logs about a call that Ctrl-C interrupted: it is no error."""
-    logs = [logging.getLogger(name) for name in (None, "py4j.clientserver")]
-    for log in logs:
-        log.addFilter(_is_error)
+def quiet_logs() -> Iterator[None]:
+    """Suppress what py4j logs about a call that Ctrl-C interrupted: it is no error.
+
+    And the JSON with two stacks that pyspark logs of an error in SQL: the command tells it.
+    """
+    filters: dict[logging.Logger, Callable[[logging.LogRecord], bool]] = {
+        logging.getLogger(): _is_error,
+        logging.getLogger("py4j.clientserver"): _is_error,
+        PySparkLogger.getLogger("SQLQueryContextLogger"): lambda _: False,
+    }
+    for log, keeps in filters.items():
+        log.addFilter(keeps)
     try:
         yield
     finally:
-        for log in logs:
-            log.removeFilter(_is_error)
+        for log, keeps in filters.items():
+            log.removeFilter(keeps)
 
 
 def _is_error(record: logging.LogRecord) -> bool:

@@ -217,6 +217,22 @@ def test_reconcile_of_a_table_that_takes_in_what_the_store_was_read_for_counts_i
 
 
 @pytest.mark.long
+def test_reconcile_of_a_period_that_nothing_was_seen_of_does_not_hold(scene: Scene) -> None:
+    table = str(scene.world.home / "journal")
+    scene.accept("before")
+    run_journal(scene.spark, table, config=scene.world.config)
+    since_ms = int(time.time() * 1000)
+    scene.accept("lost since")
+    scene.settle()
+    found = scene.judge(journal=table, since_ms=since_ms)
+    assert (found.verdict, found.examples) == ("undetermined", {})
+    assert "the journal after 20" in found.missing[0]
+    for begin_ms, until_ms in ((LATER_MS, None), (since_ms, since_ms - 1)):
+        with pytest.raises(ConfigError, match="since: expected an instant before the end, 20"):
+            scene.judge(since_ms=begin_ms, until_ms=until_ms)
+
+
+@pytest.mark.long
 def test_reconcile_of_a_table_without_a_routes_journal_is_undetermined(scene: Scene) -> None:
     table = str(scene.world.home / "journal")
     scene.world.schedule("amqp", "other")

@@ -35,7 +35,7 @@ from duebridge_connectors.spark.cold.tier import (
     read_still_cold,
 )
 from duebridge_connectors.spark.jobs.tidy_cold import tidy_a_little
-from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.dataframes import check_write_options, write_envelopes
 from duebridge_connectors.spark.source.loader import format_counts
 from duebridge_connectors.spark.transforms.cold_copies import (
     COPY,
@@ -83,6 +83,7 @@ def run_hydrate(
     `write_options` are the data source's `remember` (by default 24h) and `rows_per_second`.
     Raises `ConfigError`, `StoreError` and `JobFailed`, which names the job that is at it already.
     """
+    check_write_options(config=config, route=route, **write_options)  # now, not once rows are due
     tier = open_tier(config, route)
     with tier.leased("hydrate") as lease:
         until_ms = tier.boundary_ms()

@@ -22,7 +22,8 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.load import load_config
 from duebridge.config.models import Config
-from duebridge.durations import parse_duration_ms
+from duebridge.durations import format_instant, parse_duration_ms
+from duebridge.errors import ConfigError
 from duebridge.producer import Producer
 from duebridge.scheduling.route_scheduler import find_route
 from duebridge.store.server.connection import Connection
@@ -75,6 +76,9 @@ def run_reconcile(
     `violations`, `stories` (the journal of the violating ids) and the page `verdict.html`; `page`
     is another path for the page. Raises `ConfigError`, `StoreError` and `BrokerUnavailable`.
     """
+    stuck_ms = parse_duration_ms(stuck_after, "stuck_after")
+    late_ms = None if late is None else parse_duration_ms(late, "late")
+    skew_ms = parse_duration_ms(clock_skew, "clock_skew")
     settings = load_config(config)
     wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
     names = [route.name for route in wanted]
@@ -86,6 +90,7 @@ def run_reconcile(
     page_at = stores.place(page) if page else None
     with address.connect() as connection, _home(out) as home:
         now_ms = address.now_ms()
+        _check_period(since_ms, min(until_ms or now_ms, now_ms))
         there = routes_in_store(address, wanted)
         held = snapshot_held(spark, config, there, home)
         has_print = receipts is not None and "fingerprint" in receipts.columns
@@ -103,13 +108,20 @@ def run_reconcile(
         window = JudgedPeriod(
             since_ms,
             min(until_ms or read_until or now_ms, now_ms),
-            now_ms - parse_duration_ms(stuck_after, "stuck_after"),
-            None if late is None else parse_duration_ms(late, "late"),
-            parse_duration_ms(clock_skew, "clock_skew"),
+            now_ms - stuck_ms,
+            late_ms,
+            skew_ms,
         )
         evidence = Evidence(rows, receipts, held, came, is_dated=not exports)
         store = _StoreLookup(settings, connection, read_store_journals(address, wanted))
         return _judge(spark, evidence, window, store, out, page_at)
+
+
+def _check_period(since_ms: int, until_ms: int) -> None:
+    """Raise `ConfigError` for a period without an instant, of which everything holds."""
+    if since_ms > until_ms:
+        since, until = format_instant(since_ms), format_instant(until_ms)
+        raise ConfigError(f"since: expected an instant before the end, {until}; got {since}")
 
 
 def reconcile_evidence(evidence: Evidence, window: JudgedPeriod) -> Reconciliation:

@@ -26,7 +26,7 @@ from duebridge_connectors.spark.kafka_source import (
     topic_of,
 )
 from duebridge_connectors.spark.rows.schema import check_columns
-from duebridge_connectors.spark.source.dataframes import write_envelopes
+from duebridge_connectors.spark.source.dataframes import check_write_options, write_envelopes
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.transforms.letters import (
     READY,
@@ -122,6 +122,7 @@ def run_replay(
     """
     config = load_config(str(write_options["config"]))
     _check(replay, config)
+    check_write_options(route=replay.topic, **write_options)  # in a dry run, too
     letters = select_letters(_letters(spark, replay, config), replay)
     groups = count_letters(letters)
     routes = sorted({group.route for group in groups if group.status == READY and group.route})
@@ -176,6 +177,8 @@ def _check(replay: Replay, config: Config) -> None:
         raise ConfigError(f"column {taken[0]}: set by the job, so that nothing is sent twice")
     if replay.max_replays < 1:
         raise ConfigError(f"max replays: expected 1 or more; got {replay.max_replays}")
+    for name, text in (("delay", replay.delay), ("spread", replay.spread)):
+        parse_duration_ms(text, name)
 
 
 def _letters(spark: SparkSession, replay: Replay, config: Config) -> DataFrame:

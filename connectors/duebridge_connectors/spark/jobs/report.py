@@ -69,6 +69,7 @@ def run_report(
     """
     settings = load_config(config)
     wanted = [find_route(settings, name) for name in routes or sorted(settings.routes)]
+    named = None if violations is None else spark.read.parquet(violations)
     known = routes_in_store(store_address(StoreOptions(config=config), settings), wanted)
     names = [route.name for route in wanted] if routes else []
     options = {"config": config} | ({"route": ",".join(names)} if names else {})
@@ -86,7 +87,7 @@ def run_report(
     for name, table in zip(TABLES, (*tables, forecast(held)), strict=True):
         table.coalesce(1).write.mode("overwrite").parquet(f"{out}/{name}")
     rows.unpersist()
-    read_back = _read_figures(spark, out, violations, names)
+    read_back = _read_figures(spark, out, named, names)
     write_file(Stores.of(settings).place(f"{out}/{FILE}"), render_page(read_back).encode())
     return _summary(f"{out}/{FILE}", read_back)
 
@@ -96,7 +97,7 @@ def _of_routes(rows: DataFrame, names: Sequence[str]) -> DataFrame:
 
 
 def _read_figures(
-    spark: SparkSession, out: str, violations: str | None, names: Sequence[str]
+    spark: SparkSession, out: str, violations: DataFrame | None, names: Sequence[str]
 ) -> ReportFigures:
     """Read the figures back from the files, so that the page agrees with them."""
     tables: dict[str, Any] = {
@@ -105,7 +106,7 @@ def _read_figures(
     }
     duplicates = None
     if violations is not None:
-        named = _of_routes(spark.read.parquet(violations), names).where("kind = 'duplicates'")
+        named = _of_routes(violations, names).where("kind = 'duplicates'")
         copies = named.groupBy("route").agg(
             F.sum(F.greatest(F.col("delivered") - F.col("accepted"), F.lit(1)))
         )

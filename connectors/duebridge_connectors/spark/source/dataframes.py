@@ -12,6 +12,7 @@ from duebridge_connectors.spark.filesystem import read_file
 from duebridge_connectors.spark.source.datasource import JOURNAL_NAME, NAME
 from duebridge_connectors.spark.source.loader import Summary
 from duebridge_connectors.spark.source.option_names import spark_options
+from duebridge_connectors.spark.source.options import write_options
 from duebridge_connectors.spark.source.planning import plan_write
 
 
@@ -49,6 +50,11 @@ def run_query(writer: DataStreamWriter, every: str | None) -> None:
         query.awaitTermination()
     finally:
         query.stop()
+
+
+def check_write_options(**options: str | int) -> None:
+    """Raise `ConfigError` for options that `write_envelopes` would refuse."""
+    write_options(spark_options(options))
 
 
 def write_envelopes(frame: DataFrame, **options: str | int) -> Summary:

@@ -95,7 +95,7 @@ def whats_missing(
     doubts: MissingEvidence, since_ms: int, until_ms: int, doubtful: Iterable[str]
 ) -> list[str]:
     """List the evidence that a verdict on [since, until] lacks, each with its remedy."""
-    found = _gaps(doubts, since_ms, until_ms)
+    found = _period(since_ms, until_ms) + _gaps(doubts, since_ms, until_ms)
     if "early" in doubtful:
         found += _clocks(doubts)
     if "after_cancel" in doubtful and not found:
@@ -104,6 +104,14 @@ def whats_missing(
             " back from one that was scheduled again: --receipts"
         )
     return found
+
+
+def _period(since_ms: int, until_ms: int) -> list[str]:
+    """Name a table of the journal that ends before the period begins: nothing of it was seen."""
+    if since_ms <= until_ms:
+        return []
+    remedy = "bring the table of the job journal up to date, then judge again"
+    return [f"the journal after {_text(until_ms)}, so all since {_text(since_ms)} ({remedy})"]
 
 
 def _gaps(doubts: MissingEvidence, since_ms: int, until_ms: int) -> list[str]:
