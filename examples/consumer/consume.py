@@ -14,7 +14,7 @@ from kafka import KafkaConsumer
 
 from duebridge import Producer
 
-TOPIC = os.environ.get("TOPIC", "orders")
+TOPIC = os.environ.get("TOPIC", "shop-orders")
 DELAYS = os.environ.get("DELAYS", "30s 5m 1h").split()
 # Written by each delivery, so not handed back.
 PER_DELIVERY = {"failures", "x-attempt", "x-due-at", "x-message-id", "x-route", "x-scheduled-at"}
@@ -63,7 +63,7 @@ if __name__ == "__main__":
     orders = KafkaConsumer(
         TOPIC,
         bootstrap_servers=os.environ.get("KAFKA", "localhost:9092"),
-        group_id=f"{TOPIC}-shop",
+        group_id=f"{TOPIC}-warehouse",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )

@@ -85,17 +85,15 @@ def test_run_script_prints_what_the_store_answered(home: Path) -> None:
     ]
 
 
-def test_examples_side_by_side_share_no_namespace_and_no_consumer_group() -> None:
+def test_examples_side_by_side_share_no_namespace_and_consume_no_topic_twice() -> None:
     configs = [yaml.safe_load(file.read_text()) for file in EXAMPLES.glob("*/duebridge.yaml")]
     spaces = [each["store"].get("namespace", "of its own directory") for each in configs]
-    groups = [
-        group
-        for program in EXAMPLES.glob("*/*.py")
-        for group in re.findall(r"group_id=(.+),", program.read_text())
+    programs = [program.read_text() for program in EXAMPLES.glob("*/*.py")]
+    topics = [  # what two hand back to it, each gets of the other, again and again
+        re.findall(r'"TOPIC", "(.+?)"', text)[0] for text in programs if "KafkaConsumer(" in text
     ]
-    assert len(groups) > 1
-    for names in (spaces, groups):
-        assert len(set(names)) == len(names), sorted(names)
+    for names in (spaces, topics):
+        assert len(set(names)) == len(names) > 1, sorted(names)
 
 
 def load_app(path: Path) -> ModuleType:
