@@ -4,14 +4,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from duebridge.cli.output import (
+    STDOUT,
     Output,
     OutputOption,
     complain,
+    is_terminal,
     printable,
     table,
     terminal_width,
@@ -90,7 +93,7 @@ def stats(
     dead letters that their target rejects, and "suspects" the ready envelopes that `ls --state
     suspect` lists. A route that is in the store but not in the configuration is marked
     ("configured": false). With --watch the table is refreshed in place on a terminal; in JSON each
-    round is a line. It waits for a store that goes away, says so once, and goes on. Below 100
+    round is a line. It waits for a store that goes away, says so, and goes on. Below 100
     columns a terminal has ages for instants, and what is wrong with a route beneath the table.
 
     With --histogram it is a plot of what falls due until the horizon, in UTC: pending by its due
@@ -111,7 +114,7 @@ def stats(
         elif output is Output.JSON:
             write_json({"routes": operator.stats(names)})
         else:
-            write_lines(_frame(operator, operator.stats(names)))
+            write_lines(_read_frame(operator, names))
 
 
 def parse_pause_s(every: str) -> float:
@@ -151,24 +154,46 @@ def _watch(operator: "Operator", names: list[str], pause_s: float, output: Outpu
         for routes in _rounds(lambda: operator.stats(names), pause_s):
             write_json({"routes": routes})
     else:
-        write_frames(_rounds(lambda: _frame(operator, operator.stats(names)), pause_s))
+        beside = _with_note if is_terminal(STDOUT) else None
+        read = partial(_read_frame, operator, names)
+        write_frames(_rounds(read, pause_s, beside))
 
 
-def _rounds(read: Callable[[], T], pause_s: float) -> Iterator[T]:
-    """Yield what each round reads; while the store is away, which it says once, nothing."""
-    yield read()
+def _rounds(
+    read: Callable[[], T], pause_s: float, beside: Callable[[T, str], T] | None = None
+) -> Iterator[T]:
+    """Yield what each round reads; while the store is away, say so.
+
+    `beside` puts that beside what was read last; else it is said once, and nothing is yielded.
+    """
+    found = read()
+    yield found
     is_away = False
     while True:
         time.sleep(pause_s)
         try:
             found = read()
         except AWAY as error:
-            if not is_away:
-                complain(f"duebridge: {error}; waiting for the store")
+            told = f"duebridge: {error}; waiting for the store"
+            if beside is not None:
+                yield beside(found, told)
+            elif not is_away:
+                complain(told)
             is_away = True
         else:
             is_away = False
             yield found
+
+
+def _read_frame(operator: "Operator", names: list[str]) -> "RenderableType":
+    return _frame(operator, operator.stats(names))
+
+
+def _with_note(frame: "RenderableType", note: str) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(frame, Text(printable(note), style="red"))
 
 
 def _frame(operator: "Operator", routes: "list[RouteStats]") -> "RenderableType":
