@@ -1,6 +1,8 @@
 """`events --follow` and `stats --watch`: what comes, each once while the store is away."""
 
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
@@ -9,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import Command
+from tests.support.command import PROGRAM, Command
 from tests.support.redis.redis_node import RedisNode
+from tests.support.servers import wait_until
 
 AWAY = "; waiting for the store"
 OLDER = b"duebridge: older events are not printed; --since prints all from an instant on\n"
@@ -105,10 +108,9 @@ def test_events_follow_whose_password_is_refused_goes_on_once_it_is_taken(
     with own_redis.client() as server:
         server.config_set("requirepass", "new")
         server.client_kill_filter(_type="normal", skipme=True)
-        said = process.stderr.readline().decode()
+        assert process.stderr.readline().decode().endswith(f"{AWAY}\n")
+        wait_until(lambda: "errorstat_NOAUTH" in server.info("errorstats"), "a refusal")
         server.config_set("requirepass", "")
-    assert "refused us" in said
-    assert said.endswith(f"{AWAY}\n")
     send(duebridge, "invoices", "after")
     assert next_event(process)["id"] == "after"
     process.send_signal(signal.SIGINT)
@@ -134,3 +136,33 @@ def test_stats_watch_over_a_restart_says_so_once_and_goes_on(
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, b"")
+
+
+def test_stats_watch_on_a_terminal_tells_of_an_outage_beneath_the_table(
+    own_redis: RedisNode, tmp_path: Path
+) -> None:
+    duebridge = Command(tmp_path, own_redis.url)
+    send(duebridge, "reminders", "before")
+    ours, theirs = pty.openpty()
+    command = [PROGRAM, "stats", "--watch", "--every", "100ms"]
+    with subprocess.Popen(
+        command, cwd=duebridge.home, stdout=theirs, stderr=subprocess.DEVNULL
+    ) as process:
+        os.close(theirs)
+        try:
+            read_until(ours, b"reminders")
+            own_redis.kill()
+            assert b"reminders" in read_until(ours, b"waiting")
+            own_redis.start()
+            send(duebridge, "invoices", "after")
+            read_until(ours, b"invoices")
+        finally:
+            process.kill()
+    os.close(ours)
+
+
+def read_until(terminal: int, wanted: bytes) -> bytes:
+    shown = b""
+    while wanted not in shown:
+        shown += os.read(terminal, 65536)
+    return shown
