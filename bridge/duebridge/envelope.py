@@ -113,7 +113,10 @@ def header_bytes(headers: Headers) -> int:
     size = 0
     for name, value in headers:  # of every message: no call for what is most frequent
         size += len(name) if name.isascii() else len(name.encode())
-        size += len(value) if type(value) is bytes else _value_bytes(value)
+        if isinstance(value, bytes) or (isinstance(value, str) and value.isascii()):
+            size += len(value)
+        else:
+            size += _value_bytes(value)
     return size
 
 
@@ -122,7 +125,7 @@ def _value_bytes(value: HeaderValue) -> int:
         return len(value.encode())
     if isinstance(value, Ext):
         return max(OTHER_VALUE_BYTES, len(bytes(value.data)))
-    return len(value) if isinstance(value, bytes) else OTHER_VALUE_BYTES
+    return OTHER_VALUE_BYTES
 
 
 class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -301,7 +304,7 @@ def _headers(given: HeadersGiven | None) -> Headers:
     if given is None:
         return ()
     try:
-        pairs = given.items() if isinstance(given, Mapping) else map(_pair, given)
+        pairs = given.items() if isinstance(given, Mapping) else _pairs(given)
         return tuple([(_header_name(name), _header_value(name, value)) for name, value in pairs])
     except (TypeError, ValueError) as error:
         raise EnvelopeError(
@@ -309,10 +312,16 @@ def _headers(given: HeadersGiven | None) -> Headers:
         ) from error
 
 
-def _pair(given: Any) -> Any:
-    if isinstance(given, str | bytes):  # of two characters, it could be unpacked
-        raise TypeError(given)
-    return given
+def _pairs(given: Any) -> Any:
+    """Refuse text among pairs: of two characters, it could be unpacked."""
+    pairs = list(given)
+    may_be_text = not _PAIR_TYPES.issuperset(map(type, pairs))  # seldom: no call for each pair
+    if may_be_text and any(isinstance(each, str | bytes) for each in pairs):
+        raise TypeError("text")
+    return pairs
+
+
+_PAIR_TYPES = frozenset((tuple, list))
 
 
 def _header_name(name: object) -> str:

@@ -30,13 +30,14 @@ def token_of(request: Request, tokens: TokenFile) -> Token:
 
 def check_may(token: Token, scope: Scope, route: str | None) -> None:
     """Raise `ProblemError` 403 unless the token has the scope, and the route where one is named."""
+    if token.may(scope, route):
+        return
     if not token.may(scope):
         scopes = ", ".join(token.scopes)
         detail = f"scope: expected {scope}; got {scopes} of token {token.name}"
         raise ProblemError(403, "The token may not do this", detail)
-    if not token.may(scope, route):
-        detail = f"route: expected one of token {token.name}; got {route!r}"
-        raise ProblemError(403, "The token may not do this", detail)
+    detail = f"route: expected one of token {token.name}; got {route!r}"
+    raise ProblemError(403, "The token may not do this", detail)
 
 
 def _check_local(request: Request) -> None:

@@ -141,6 +141,11 @@ class TokenFile:
                 found = token
         return found
 
+    def has(self, token: Token) -> bool:
+        """Whether the file has not changed since `find` returned this token; no look is quicker."""
+        self._look()
+        return any(token is each for _, each in self._tokens)
+
     def named(self, name: str) -> list[Token]:
         """Return the tokens of a name, as the file has them now."""
         self._look()
@@ -177,6 +182,10 @@ class NoTokens(TokenFile):
     def find(self, secret: str) -> Token | None:  # noqa: ARG002 - any secret will do
         """Return the token `local`."""
         return LOCAL
+
+    def has(self, token: Token) -> bool:
+        """Return whether it is the token `local`."""
+        return token is LOCAL
 
     def named(self, name: str) -> list[Token]:
         """Return the token `local` by its name."""

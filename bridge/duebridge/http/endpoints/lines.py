@@ -141,6 +141,8 @@ class Lines(Response):
 
     async def _scheduled(self, envelopes: list[Envelope]) -> list[AnyReceipt]:
         """Return the receipts of a batch, of which only nodes that have not failed are asked."""
+        if not self._failed:
+            return await self._stored(envelopes)
         failed = [self._failed.get(self._node_of(each)) for each in envelopes]
         asked = [each for each, why in zip(envelopes, failed, strict=True) if why is None]
         receipts = iter(await self._stored(asked))
