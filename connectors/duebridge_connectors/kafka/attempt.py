@@ -17,6 +17,8 @@ from duebridge_connectors.kafka.leaders import Leaders
 LOOKUP_TIMEOUT_S = 3.0
 # Limit of a later one, for its leaders.
 LOOK_AGAIN_TIMEOUT_S = 1.0
+# A wait until the deadline may end by less before it.
+LEAST_S = 0.001
 
 
 class _PartOutcomes(dict[int, Outcome]):
@@ -46,8 +48,9 @@ class Deadline:
         self._at = time.monotonic() + within_s
 
     def left_s(self, at_most: float = float("inf")) -> float:
-        """Return the seconds left, between 0 and `at_most`."""
-        return min(at_most, max(0.0, self._at - time.monotonic()))
+        """Return the seconds left, between 0 and `at_most`; 0 for too few to ask for anything."""
+        left_s = self._at - time.monotonic()
+        return min(at_most, left_s) if left_s > LEAST_S else 0.0
 
 
 class AttemptError(NamedTuple):
