@@ -28,7 +28,6 @@ HeadersGiven: TypeAlias = Mapping[str, HeaderValue] | Iterable[tuple[str, Header
 BodyGiven: TypeAlias = bytes | str | UnsetType | None
 
 JSON = "application/json"
-OTHER_VALUE_BYTES = 20  # of a header that is neither text nor bytes, at most
 SHORT_BYTES = 255  # AMQP's limit of a property or a name
 _MOST = {"priority": 255}
 
@@ -106,26 +105,6 @@ def target_as_dict(value: object) -> dict[str, str]:
     if not isinstance(value, Target):
         raise NotImplementedError(f"no encoding for {type(value).__name__}")
     return value.as_dict()
-
-
-def header_bytes(headers: Headers) -> int:
-    """Return the bytes of names and values, at most; a protocol adds lengths of its own."""
-    size = 0
-    for name, value in headers:  # of every message: no call for what is most frequent
-        size += len(name) if name.isascii() else len(name.encode())
-        if isinstance(value, bytes) or (isinstance(value, str) and value.isascii()):
-            size += len(value)
-        else:
-            size += _value_bytes(value)
-    return size
-
-
-def _value_bytes(value: HeaderValue) -> int:
-    if isinstance(value, str):
-        return len(value.encode())
-    if isinstance(value, Ext):
-        return max(OTHER_VALUE_BYTES, len(bytes(value.data)))
-    return OTHER_VALUE_BYTES
 
 
 class Properties(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

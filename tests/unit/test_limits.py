@@ -11,12 +11,13 @@ from pika.spec import BasicProperties
 
 from duebridge.config.models import Config
 from duebridge.durations import MAX_MS
-from duebridge.envelope import Envelope, Properties, Target, header_bytes
+from duebridge.envelope import Envelope, Properties, Target
 from duebridge.errors import EnvelopeError
 from duebridge.headers import dead_letter_headers
 from duebridge.ports.broker import MAX_MESSAGE_HEADER_BYTES
 from duebridge.ports.publisher import Delivery, Reason
 from duebridge.scheduling.limits import MAX_HEADER_BYTES, MAX_HEADERS, RouteLimits
+from duebridge.sizes import header_bytes
 from duebridge.store.wire.leases import LeasedEnvelope
 from duebridge.store.wire.record import EnvelopeContent, Flight, Record
 from duebridge_connectors.kafka.headers import plain_headers

@@ -11,11 +11,12 @@ from functools import lru_cache
 import msgspec
 
 from duebridge.config.models import Config, Route
-from duebridge.envelope import SHORT_BYTES, Envelope, Headers, Target, header_bytes
+from duebridge.envelope import SHORT_BYTES, Envelope, Headers, Target
 from duebridge.errors import EnvelopeError, did_you_mean
 from duebridge.headers import RESERVED, RESERVED_PREFIX, longest_headers
 from duebridge.ports.broker import BrokerType
 from duebridge.ports.discovery import broker_type
+from duebridge.sizes import header_bytes
 
 MAX_HEADERS = 64
 MAX_HEADER_BYTES = 32 * 1024  # of names and values: with the bridge's, half of an AMQP frame

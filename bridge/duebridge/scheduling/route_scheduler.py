@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from duebridge.config.models import Config, Route
 from duebridge.durations import format_instant, format_ms
-from duebridge.envelope import Envelope, header_bytes
+from duebridge.envelope import Envelope
 from duebridge.errors import (
     EnvelopeError,
     StoreError,
@@ -23,6 +23,7 @@ from duebridge.errors import (
 from duebridge.ports.source import LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.limits import RouteLimits, with_whole_target
+from duebridge.sizes import header_bytes
 from duebridge.store.caller import while_awaited
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import REPEAT_FOR_S, Connection

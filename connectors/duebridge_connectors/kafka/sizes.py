@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
-from duebridge.envelope import Envelope, Headers, header_bytes
+from duebridge.envelope import Envelope, Headers
 from duebridge.errors import EnvelopeError
 from duebridge.ports.broker import MAX_MESSAGE_HEADER_BYTES
+from duebridge.sizes import header_bytes
 from duebridge_connectors.kafka.headers import property_headers
 
 OPTION = "max.request.size"

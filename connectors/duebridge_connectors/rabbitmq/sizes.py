@@ -5,9 +5,10 @@ Imports no client.
 
 from collections.abc import Mapping
 
-from duebridge.envelope import Envelope, Headers, header_bytes
+from duebridge.envelope import Envelope, Headers
 from duebridge.errors import EnvelopeError
 from duebridge.ports.broker import MAX_MESSAGE_HEADER_BYTES
+from duebridge.sizes import header_bytes
 
 KEY_HEADER = "x-dlq-key"  # of a dead letter whose envelope had a key
 DEFAULT_FRAME_BYTES = 131_072  # of RabbitMQ and pika

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duebridge.durations import LIKE_SECONDS, MAX_MS, OF_TODAY, looks_like_date, parse_duration_ms
-from duebridge.envelope import OTHER_VALUE_BYTES, Envelope, Instant, Target
+from duebridge.envelope import Envelope, Instant, Target
 from duebridge.errors import EnvelopeError
 from duebridge.scheduling.limits import (
     MAX_HEADER_BYTES,
@@ -25,6 +25,7 @@ from duebridge.scheduling.limits import (
     RouteLimits,
     with_whole_target,
 )
+from duebridge.sizes import OTHER_VALUE_BYTES
 from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge_connectors.spark.rows import arrow
 from duebridge_connectors.spark.rows.ids import derive_id, identifying_values
