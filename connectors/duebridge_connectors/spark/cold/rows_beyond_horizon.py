@@ -7,6 +7,7 @@ count from the start of the job.
 
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -65,40 +66,44 @@ def far_rows(job: DirectDemote, batches: Iterator[pa.RecordBatch]) -> Iterator[p
             yield record_batch(schema, rows)
 
 
-def near_rows(
-    job: DirectDemote,
-    cancelled: Collection[Content],
-    wants_cancelled: bool,
-    batches: Iterator[pa.RecordBatch],
+def near_rows(job: DirectDemote, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield all other rows, unchanged."""
+    return _chosen(partial(_far, job, job.write.packer()), batches, lambda row: row is None)
+
+
+def cancelled_rows(
+    job: DirectDemote, cancelled: Collection[Content], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all other rows, unchanged: only those that were cancelled while cold, or all but those.
+    """Yield the near rows that have the id and content of a cold one that was cancelled.
 
     The store would take them for ids that are used anew: it has no content to compare.
     """
-    packer, ids = job.write.packer(), {each.id for each in cancelled}
-    for batch in _chosen(job, batches, lambda row: row is None):
-        may_be = [each in ids for each in packer.ids(batch)] if ids else [False] * len(batch)
-        rows = iter(packer.pack(batch.filter(pa.array(may_be, pa.bool_()))).rows)
-        found = [each and _content(next(rows)) in cancelled for each in may_be]
-        yield batch.filter(pa.array([each == wants_cancelled for each in found], pa.bool_()))
+    return _chosen(_packed_of(job, cancelled), batches, lambda row: _content(row) in cancelled)
+
+
+def other_rows(
+    job: DirectDemote, cancelled: Collection[Content], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the near rows that `cancelled_rows` leaves out."""
+    return _chosen(_packed_of(job, cancelled), batches, lambda row: _content(row) not in cancelled)
 
 
 def known_rows(
     job: DirectDemote, ids: Collection[str], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the far rows of these ids, unchanged."""
-    return _chosen(job, batches, lambda row: row is not None and row.id in ids)
+    pack = partial(_far, job, job.write.packer())
+    return _chosen(pack, batches, lambda row: row is not None and row.id in ids)
 
 
 def _chosen(
-    job: DirectDemote,
+    pack: Callable[[pa.RecordBatch], list[PackedRow | None]],
     batches: Iterator[pa.RecordBatch],
     is_wanted: Callable[[PackedRow | None], bool],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows, unchanged, by what `_far` has for each."""
-    packer = job.write.packer()
+    """Yield rows, unchanged, by what `pack` has for each."""
     for batch in batches:
-        wanted = [is_wanted(row) for row in _far(job, packer, batch)]
+        wanted = [is_wanted(row) for row in pack(batch)]
         yield batch.filter(pa.array(wanted, pa.bool_()))
 
 
@@ -106,9 +111,21 @@ def _far(job: DirectDemote, packer: Packer, batch: pa.RecordBatch) -> list[Packe
     """Return the far rows of a batch packed, and None for all others."""
     last_ms = job.now_ms + job.tier.route.max_delay
     is_far = [job.boundary_ms <= due <= last_ms for due in _dues_ms(job, batch)]
-    packed = iter(packer.pack(batch.filter(pa.array(is_far, pa.bool_()))).rows)
-    rows = [next(packed) if far else None for far in is_far]
+    rows = _packed(packer, batch, is_far)
     return [row if row and _may_be_delivered(job, row) else None for row in rows]
+
+
+def _packed_of(
+    job: DirectDemote, contents: Collection[Content]
+) -> Callable[[pa.RecordBatch], list[PackedRow | None]]:
+    """Return what packs the rows of a batch that have these ids, and has None for all others."""
+    packer, ids = job.write.packer(), {each.id for each in contents}
+    return lambda batch: _packed(packer, batch, [each in ids for each in packer.ids(batch)])
+
+
+def _packed(packer: Packer, batch: pa.RecordBatch, is_wanted: list[bool]) -> list[PackedRow | None]:
+    rows = iter(packer.pack(batch.filter(pa.array(is_wanted, pa.bool_()))).rows)
+    return [next(rows) if wanted else None for wanted in is_wanted]
 
 
 def _dues_ms(job: DirectDemote, batch: pa.RecordBatch) -> list[int]:

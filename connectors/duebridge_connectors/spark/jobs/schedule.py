@@ -8,7 +8,7 @@ rows, evaluated once ─┬─ far ─▶ packed, without rows already cold ─�
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from pyspark import StorageLevel
@@ -22,9 +22,11 @@ from duebridge_connectors.spark.cold.removal import finish_batches
 from duebridge_connectors.spark.cold.rows_beyond_horizon import (
     Content,
     DirectDemote,
+    cancelled_rows,
     far_rows,
     known_rows,
     near_rows,
+    other_rows,
 )
 from duebridge_connectors.spark.cold.tier import new_batch, open_tier
 from duebridge_connectors.spark.filesystem import write_file
@@ -137,26 +139,22 @@ def _schedule_far(
     if written.rows:
         ask = partial(_ask, rows, job, {**options, "run": asked.run} if earlier else options)
         written = publish_batch(spark, tier, written, lambda ids: done.append(ask(ids)))
-    ended, cancelled = 0, frozenset[Content]()
+    near, ended, ended_near = rows.mapInArrow(partial(near_rows, job), rows.schema), 0, 0
     if there is not None and there.cancelled is not None:
         ended = far.join(there.cancelled, _SAME, "left_semi").count()
         pairs = there.cancelled.select(*_SAME).collect()
         cancelled = frozenset(Content(name, bytes(content)) for name, content in pairs)
+        ended_near = near.mapInArrow(partial(cancelled_rows, job, cancelled), rows.schema).count()
+        near = near.mapInArrow(partial(other_rows, job, cancelled), rows.schema)
     # Where nothing is new, adaptive execution drops the observation with the branch it finds empty.
     found = seen.get["rows"] if written.rows else far.count()
-    duplicate = found - written.rows - ended - sum(each.rows for each in done)
-    if cancelled:
-        ended += _near(rows, job, cancelled, wants_cancelled=True).count()
-    counts: dict[str, Any] = {"cold": written.rows, "cancelled": ended, "duplicate": duplicate}
-    done.append(Summary(route=planned.route.name, **counts))
-    near = _near(rows, job, cancelled, wants_cancelled=False)
-    return FarSplit(near, Summary.of(planned.route.name, done))
-
-
-def _near(
-    rows: DataFrame, job: DirectDemote, cancelled: frozenset[Content], *, wants_cancelled: bool
-) -> DataFrame:
-    return rows.mapInArrow(partial(near_rows, job, cancelled, wants_cancelled), rows.schema)
+    counts = Summary(
+        route=planned.route.name,
+        cold=written.rows,
+        cancelled=ended + ended_near,
+        duplicate=found - written.rows - ended - sum(each.rows for each in done),
+    )
+    return FarSplit(near, Summary.of(planned.route.name, [*done, counts]))
 
 
 def _settled(rows: DataFrame) -> DataFrame:
