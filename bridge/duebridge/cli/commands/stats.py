@@ -151,20 +151,20 @@ def _show_histogram(
 
 def _watch(operator: "Operator", names: list[str], pause_s: float, output: Output) -> None:
     if output is Output.JSON:
-        for routes in _rounds(lambda: operator.stats(names), pause_s):
+        for routes in rounds(lambda: operator.stats(names), pause_s):
             write_json({"routes": routes})
     else:
         beside = _with_note if is_terminal(STDOUT) else None
-        read = partial(_read_frame, operator, names)
-        write_frames(_rounds(read, pause_s, beside))
+        write_frames(rounds(partial(_read_frame, operator, names), pause_s, beside))
 
 
-def _rounds(
-    read: Callable[[], T], pause_s: float, beside: Callable[[T, str], T] | None = None
+def rounds(
+    read: Callable[[], T], pause_s: float, beside: Callable[[T, Exception], T] | None = None
 ) -> Iterator[T]:
-    """Yield what each round reads; while the store is away, say so.
+    """Yield what each round reads; raises as the first one does.
 
-    `beside` puts that beside what was read last; else it is said once, and nothing is yielded.
+    While the store is away `beside` puts the error beside what was read last; without it people are
+    told once, and nothing is yielded.
     """
     found = read()
     yield found
@@ -174,26 +174,29 @@ def _rounds(
         try:
             found = read()
         except AWAY as error:
-            told = f"duebridge: {error}; waiting for the store"
             if beside is not None:
-                yield beside(found, told)
+                yield beside(found, error)
             elif not is_away:
-                complain(told)
+                complain(_told(error))
             is_away = True
         else:
             is_away = False
             yield found
 
 
+def _told(error: Exception) -> str:
+    return f"duebridge: {error}; waiting for the store"
+
+
 def _read_frame(operator: "Operator", names: list[str]) -> "RenderableType":
     return _frame(operator, operator.stats(names))
 
 
-def _with_note(frame: "RenderableType", note: str) -> "RenderableType":
+def _with_note(frame: "RenderableType", error: Exception) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    return Group(frame, Text(printable(note), style="red"))
+    return Group(frame, Text(printable(_told(error)), style="red"))
 
 
 def _frame(operator: "Operator", routes: "list[RouteStats]") -> "RenderableType":

@@ -1,16 +1,16 @@
 """`duebridge top`: routes, rates, held targets and what falls due, on one screen."""
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from duebridge.cli.commands.stats import parse_pause_s
+from duebridge.cli.commands.stats import parse_pause_s, rounds
 from duebridge.cli.output import printable, write_frames, write_lines
 from duebridge.cli.plots import WIDTH, PlotCharacters, age, compact, cut, marks_of, sparkline
-from duebridge.cli.session import AWAY, ConfigOption, RouteFilter, load, opened_operator
+from duebridge.cli.session import ConfigOption, RouteFilter, load, opened_operator
 from duebridge.durations import format_instant
 
 if TYPE_CHECKING:
@@ -63,10 +63,14 @@ def top(
     settings = load(context, config)
     names = [route] if route else []
     with opened_operator(settings) as operator:
+
+        def read() -> "Text":
+            return frame(read_view(operator, names), marks)
+
         if once:
-            write_lines(frame(read_view(operator, names), marks))
+            write_lines(read())
         else:
-            write_frames(_frames(operator, names, marks, pause_s))
+            write_frames(rounds(read, pause_s, partial(_with_note, marks=marks)))
 
 
 def read_view(operator: "Operator", names: Sequence[str]) -> View:
@@ -81,21 +85,9 @@ def read_view(operator: "Operator", names: Sequence[str]) -> View:
     return View(now_ms, routes, rates(operator, known, OVER_S), operator.workers(), past.due, hour)
 
 
-def _frames(
-    operator: "Operator", names: Sequence[str], marks: PlotCharacters, pause_s: float
-) -> "Iterator[Text]":
-    """Yield a frame a round; while the store is away, the last one and why."""
-    last = None
-    while True:
-        try:
-            last = frame(read_view(operator, names), marks)
-            yield last
-        except AWAY as error:
-            if last is None:
-                raise
-            why = cut(printable(f"no answer of the store: {error}"), WIDTH, marks)
-            yield last + "\n" + _line(why, "red")
-        time.sleep(pause_s)
+def _with_note(last: "Text", error: Exception, marks: PlotCharacters) -> "Text":
+    why = cut(printable(f"no answer of the store: {error}"), WIDTH, marks)
+    return last + "\n" + _line(why, "red")
 
 
 def frame(view: View, marks: PlotCharacters) -> "Text":
