@@ -142,7 +142,7 @@ class TokenFile:
         return found
 
     def has(self, token: Token) -> bool:
-        """Whether the file has not changed since `find` returned this token; no look is quicker."""
+        """Whether the file is as it was when `find` returned this token; digests nothing."""
         self._look()
         return any(token is each for _, each in self._tokens)
 

@@ -3,7 +3,7 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ from duebridge.store.positions import StorePositions
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import check_fitness, count_listeners, read_vitals
-from duebridge.store.server.rights import CLUSTER, commands_of, rights_of, sentinel_rights
+from duebridge.store.server.rights import CLUSTER, WRITE, commands_of, rights_of, sentinel_rights
 from duebridge.store.workers import Workers
 from tests.store.every_call import CALLS, fill_every_state
 from tests.support.checkout import ROOT, missing
@@ -162,10 +162,14 @@ def live_as_operator(duebridge: Command) -> None:
 
 
 def test_operators_rights_have_every_command_of_every_script() -> None:
-    sources = "".join(path.read_text() for path in (ROOT / "lua").rglob("*.lua"))
-    used = {name.lower() for name in re.findall(r"redis\.call\('([A-Z]+)'", sources)}
+    used = commands_called((ROOT / "lua").rglob("*.lua"))
     assert used
     assert used <= set(commands_of("operator"))
+
+
+def commands_called(scripts: Iterable[Path]) -> set[str]:
+    sources = "".join(path.read_text() for path in scripts)
+    return {name.lower() for name in re.findall(r"redis\.call\('([A-Z]+)'", sources)}
 
 
 def test_connecting_to_valkey_asks_for_no_right_to_spare(valkey: Connection) -> None:
@@ -368,6 +372,12 @@ def test_call_of_a_readonly_user_reads_or_is_refused(
 # ── who lacks one right ─────────────────────────────────────────────────────────────────────────
 
 NEEDED = ["hset", "hsetnx", "hdel", "hincrby", "zadd", "zrem", "zremrangebyrank", "xadd", "xdel"]
+OF_COLD_TIERS = {"bitfield", "unlink"}
+
+
+def test_every_write_of_the_shards_scripts_is_asked_for_but_those_of_cold_tiers() -> None:
+    called = commands_called([*(ROOT / "lua").glob("*.lua"), *(ROOT / "lua/shared").glob("*.lua")])
+    assert called & set(WRITE) == {*NEEDED, "publish"} | OF_COLD_TIERS
 
 
 @pytest.mark.parametrize("command", [*NEEDED, "publish"])
