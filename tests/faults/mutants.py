@@ -39,6 +39,8 @@ BACKOFF = "tests/unit/test_durations.py::test_delay_"
 DELAYS = "bridge/duebridge/worker/backoff.py"
 HALFWAY = "tests/store/scripts/test_halfway.py::test_move_that_fails_halfway_loses_no_envelope"
 CANCEL = "tests/store/transitions/test_cancel.py::test_cancel_"
+INTAKE_STORE = "bridge/duebridge/intake/intake_store.py"
+REDELIVERY = "tests/intake/test_redelivery.py::test_"
 REMOVE_READY = "redis.call('ZREMRANGEBYRANK', source, 0, #ids - 1)\n"
 LEASE = "write_leases(leases)"
 DELAYED = "NOW_UP + due"
@@ -198,12 +200,17 @@ MUTANTS |= {
     ),
     "redelivery_revives": Mutant(
         "a message that is delivered again revives the envelope that was cancelled meanwhile",
-        "tests/intake/test_loop_errors.py::test_error_of_the_store_after_its_work_revives_nothing",
+        f"{REDELIVERY}record_without_a_place_that_comes_again_after_its_end_begins_nothing",
+        CodeEdit(INTAKE_STORE, "IntakeStore._mode", "is_repeated", "False"),
+    ),
+    "taken_in_before_and_not_known": Mutant(
+        "a message that is delivered again is stored beside the envelope that has its id by now",
+        f"{REDELIVERY}redelivered_message_whose_id_was_used_again_after_its_end_begins_nothing",
         CodeEdit(
-            "bridge/duebridge/intake/intake_store.py",
-            "IntakeStore._mode",
-            "is_repeated",
-            "False",
+            INTAKE_STORE,
+            "IntakeStore._schedule",
+            "self._not_taken(scheduler, call) if is_repeated else call.prepared",
+            "call.prepared",
         ),
     ),
     "earlier_place_replaces": Mutant(
