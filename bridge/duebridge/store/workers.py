@@ -113,11 +113,14 @@ class Workers:
             self._client.set(worker_key(self._namespace, worker_id), b"", px=1)
 
     def read(self) -> list[WorkerRecord]:
-        """Return the records of the workers that are up, by id; damaged ones are left out."""
+        """Return the records of the workers that are up, by id; damaged ones are left out.
+
+        Where there are none it asks too: a user without the right to read may have none to write.
+        """
         with translated_errors():
-            ids = sorted(self._client.zrange(self._index, 0, -1))
+            ids = sorted(self._client.zrange(self._index, 0, -1)) or [b""]
             keys = [worker_key(self._namespace, each.decode(errors="replace")) for each in ids]
-            found = self._client.mget(keys) if keys else []
+            found = self._client.mget(keys)
         return [record for packed in found if packed and (record := _decoded(packed))]
 
     def read_if_allowed(self) -> list[WorkerRecord] | None:

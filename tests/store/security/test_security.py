@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import redis
 
+from duebridge.admin.checks.route_checks import check_workers
 from duebridge.config.load import load_config_text
 from duebridge.config.secrets import resolve
 from duebridge.errors import ConfigError, StoreError, StoreUnavailable, StoreUnfit
@@ -195,6 +196,20 @@ def test_worker_record_of_the_least_user_is_written_read_and_removed(
     workers.write(msgspec.structs.replace(worker, at_ms=KEPT_MS + 2))
     workers.remove("id")
     assert workers.read_if_allowed() == []
+
+
+def test_read_worker_records_without_the_rights_that_came_after_0_2_tells_so_of_none_written(
+    store: SecureRedis, open_at: OpenAt, url_of: UrlOf
+) -> None:
+    """As after an upgrade: `doctor` then names the rights, and calls no worker frozen."""
+    connection = open_at(url_of())
+    workers = Workers(connection, "duebridge")
+    config = load_config_text(CONFIG.format(url=url_of()), "duebridge.yaml")
+    with with_right(store, "-mget"), with_right(store, "-set"):
+        with pytest.raises(StoreUnfit):
+            workers.write(WorkerRecord("id", "host", 1, "1.0", 1, 1))
+        [finding] = check_workers(config, connection)
+    assert finding.found == "the store's user may not read what the workers say of themselves"
 
 
 def test_user_without_a_right_is_told_which(

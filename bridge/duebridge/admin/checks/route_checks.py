@@ -190,7 +190,7 @@ def _frozen(place: str, listeners: int | None, reporting: int | None) -> Iterato
     )
     remedy = (
         "find the process that `duebridge top` lacks, and restart it; one that has just started,"
-        " or may not write its record, does not report either"
+        " is of 0.2.0, or may not write its record, does not report either"
     )
     yield warning(FindingSubject.ROUTE, place, text, remedy)
 
