@@ -8,6 +8,7 @@ from typing import Any
 
 import pika
 import pytest
+from structlog.testing import capture_logs
 
 from duebridge.errors import ConfigError, StoreUnavailable
 from duebridge.ports.publisher import BrokerUnavailable
@@ -278,6 +279,26 @@ def test_receive_from_a_replica_that_lags_waits_for_the_message_that_was_noted(
         found = settled(source, 3)
     assert bodies(found) == numbered(8)[5:]
     assert {each.place.log for each in found if each.place} == {f"{BROKER}:{name}"}
+
+
+def test_receive_from_a_stream_whose_retention_passed_the_position_tells_what_nobody_read(
+    streams: RabbitQueues,
+) -> None:
+    kept = {"x-max-length-bytes": 20_000, "x-stream-max-segment-size-bytes": 5_000}
+    name = streams.create(**kept)
+    send_plain(streams, name, numbered(5))
+    with capture_logs() as logs:
+        for sent in (5, 300):  # a stream that was read to its end lacks nothing
+            with closing(streams.open(name)) as source:
+                settled(source, 5)
+                offset = streams.positions.found[f"{BROKER}:{name}"]
+            send_plain(streams, name, [bytes(400)] * sent)
+        with closing(streams.open(name)) as source:
+            (first, *_) = received(source)
+    assert first.place is not None
+    assert first.place.offset > offset + 1
+    (found,) = [each for each in logs if each["event"] == "rabbitmq_stream_dropped_unread"]
+    assert (found["first_offset"], found["last_offset"]) == (offset + 1, first.place.offset - 1)
 
 
 def test_receive_from_a_stream_from_next_on_skips_what_was_there(streams: RabbitQueues) -> None:

@@ -155,8 +155,15 @@ class RabbitSource:
             life = self._lives.present(known, oldest, look)
         if life is not known:
             log.warning("rabbitmq_stream_made_anew", queue=self._queue, log=life.log)
+        self._warn_of_dropped(life, offset_in(oldest))
         self._drop()
         self._consume(life, "first" if life.position is None else life.position + 1)
+
+    def _warn_of_dropped(self, life: StreamLife, oldest: int) -> None:
+        """Tell what retention dropped unread: the broker goes on behind it, and says nothing."""
+        if life.position is not None and oldest > life.position + 1:
+            unread = {"first_offset": life.position + 1, "last_offset": oldest - 1}
+            log.warning("rabbitmq_stream_dropped_unread", queue=self._queue, **unread)
 
     def _look(self, consumer: QueueConsumer, offset: int) -> RawMessage:
         """Return the stream's message at an offset; raises if this node has none there by now."""
