@@ -177,6 +177,22 @@ def test_receive_of_a_false_offset_after_a_gap_marks_one_record(broker: KafkaSou
     assert offsets(found) == places
 
 
+def test_receive_after_retention_passed_the_group_tells_which_offset_is_gone(
+    broker: KafkaSources, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = broker.create()
+    broker.send(topic, numbered(5))
+    with closing(broker.open(topic)) as source:
+        settled(source, 5)
+    broker.send(topic, numbered(10))
+    with closing(KafkaAdminClient(bootstrap_servers=broker.bootstrap)) as admin:
+        admin.delete_records({TopicPartition(topic, 0): 12})
+    with closing(broker.open(topic)) as source:
+        assert offsets(settled(source, 3)) == [12, 13, 14]
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len([each for each in told if topic in each and "offset 5 " in each]) == 1
+
+
 def test_receive_of_batches_that_hold_too_much_returns_them_as_they_came_and_goes_on(
     kafka_bootstrap: str,
 ) -> None:

@@ -3,6 +3,7 @@
 tests/contract/kafka/test_kafka_sources.py fails if a release of kafka-python changes one of them.
 """
 
+import logging
 import threading
 import time
 import uuid
@@ -33,6 +34,8 @@ from duebridge_connectors.kafka.source.kafka_python.fetched_records import (
 )
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Log, Logs
 
+logger = logging.getLogger(__name__)
+
 REQUEST_MS = 5_000
 CLOSE_MS = 3_000
 COMMIT_MS = 5_000
@@ -60,6 +63,20 @@ class KafkaPythonConsumer:
             undo.pop_all()
         self._room = PollRoom()
         self._consumer._fetcher.PartitionRecords = partial(FetchedRecords, room=self._room)
+        subscription = self._consumer._subscription
+        ask = subscription.request_offset_reset
+        subscription.request_offset_reset = partial(self._reset, subscription, ask)
+
+    def _reset(self, subscription: Any, ask: Any, tp: Any, strategy: Any = None) -> None:
+        """Let a partition go on at its beginning; say so, as librdkafka does, unless we asked."""
+        state = subscription.assignment.get(tp)
+        if strategy is None and state is not None and state.position is not None:
+            logger.warning(
+                "topic %s, partition %d: offset %d is not there any more; reading goes on at the"
+                " oldest record: what retention dropped between them was not taken in",
+                *(self._topic, tp.partition, state.position.offset),
+            )
+        ask(tp, strategy)
 
     def _connect(self, undo: ExitStack, **config: object) -> Any:
         client = NetworkClient(self._login, **config)
