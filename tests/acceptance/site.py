@@ -44,6 +44,9 @@ routes:
     dead_letter: {{broker: here, topic: others-dlt}}
 """
 
+# Instead of that of 3 s: a worker that stands for seconds, on a busy machine, repeats nothing.
+LONG_LEASE = "lease: 30s"
+
 IMPATIENT = """\
 from duebridge.store.server import connection
 connection.REPEAT_FOR_S = 1.0

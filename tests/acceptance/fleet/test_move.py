@@ -19,7 +19,7 @@ from duebridge.errors import StoreUnavailable
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import open_connection
-from tests.acceptance.site import CONFIG, Site
+from tests.acceptance.site import CONFIG, LONG_LEASE, Site
 from tests.support.command import wait_until
 from tests.support.servers import AT_ONCE, back_up, redis_server, restored
 
@@ -28,7 +28,8 @@ pytestmark = pytest.mark.timeout(120)
 
 def site_on(port: int, home: Path, name: str = "duebridge") -> Site:
     """Return the site whose store is the server at a port."""
-    return Site(home, CONFIG.format(url=f"redis://127.0.0.1:{port}/0"), name)
+    config = CONFIG.format(url=f"redis://127.0.0.1:{port}/0")
+    return Site(home, config.replace("lease: 3s", LONG_LEASE), name)
 
 
 @pytest.fixture

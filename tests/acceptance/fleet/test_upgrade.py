@@ -13,7 +13,7 @@ from duebridge.amqp_fields import field
 from duebridge.config.load import load_config
 from duebridge.producer import Producer
 from duebridge.store.server.connection import open_connection
-from tests.acceptance.site import Site, fetch
+from tests.acceptance.site import LONG_LEASE, Site, fetch
 from tests.support.checkout import copy_tree, environment
 from tests.support.command import wait_until
 from tests.support.versions import CURRENT, Version, previous
@@ -59,6 +59,7 @@ def test_previous_and_current_workers_on_one_store_deliver_each_once(
 ) -> None:
     versions = ("previous", "current")
     ids = {name: [f"{name}-{number}" for number in range(COUNT)] for name in versions}
+    site.file.write_text(site.file.read_text().replace("lease: 3s", LONG_LEASE))
     with site.running(code=code["previous"]) as old, site.running(code=code["current"]) as new:
         for name in versions:
             delays = {each: f"{5 * place}ms" for place, each in enumerate(ids[name])}
