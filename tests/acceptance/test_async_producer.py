@@ -15,6 +15,7 @@ import pytest
 from duebridge import AsyncProducer, Envelope, Producer
 from duebridge.errors import ConfigError, EnvelopeError, StoreError, StoreUnavailable
 from duebridge.store.routing import shard_number
+from duebridge.store.server.connection import REPEAT_FOR_S
 from tests.support.network.proxy import Proxy, proxied
 from tests.support.servers import redis_server, wait_until
 
@@ -196,6 +197,8 @@ def test_cancelled_task_has_its_call_sent_no_more(unsteady: tuple[Path, Proxy]) 
             task = asyncio.create_task(producer.schedule("r", b"x", delay="1h", id="left"))
             await asyncio.to_thread(wait_until, lambda: proxy.refused, "a try")
             await cancelled(task)
+            running = producer._threads._running  # a try that is under way would find it back
+            await asyncio.to_thread(wait_until, lambda: not running, "its end", REPEAT_FOR_S / 2)
             proxy.refuse(0)
         with Producer.from_config(path) as later:
             assert later.get("r", "left") is None
@@ -250,7 +253,7 @@ threading.Thread(target=hold).start()
 held.wait()
 child = os.fork()
 if child == 0:
-    signal.alarm(10)
+    signal.alarm(30)
     schedule("child")
     life._look_again(life._text)
     asyncio.run(awaitable.close())

@@ -132,7 +132,7 @@ def test_call_service_answers_by_http_status(
 def test_consume_failing_order_comes_back_until_it_is_sent(
     home: Path, settings: dict[str, str], kafka_bootstrap: str, topic: str
 ) -> None:
-    env = {**settings, "KAFKA": kafka_bootstrap, "TOPIC": topic, "DELAYS": "100ms 100ms 1s"}
+    env = {**settings, "KAFKA": kafka_bootstrap, "TOPIC": topic, "DELAYS": "100ms 100ms 10s"}
     with closing(KafkaProducer(bootstrap_servers=kafka_bootstrap)) as producer:
         producer.send(topic, b"order-1", key=b"customer-7").get(WITHIN_S)
     with (

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.site import fetch, running
-from tests.support.command import PROGRAM, Command, wait_until
+from tests.support.command import PROGRAM, WITHIN_S, Command, wait_until
 from tests.support.servers import free_port
 
 ADDED = "  added: {target: {broker: here, topic: added}}\n"
@@ -185,7 +185,7 @@ def test_run_signalled_while_it_waits_for_its_store_takes_sighup_and_ends_at_sig
             wait_until(lambda: handles(process, signal.SIGHUP), "the handler")
             process.send_signal(signal.SIGHUP)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(5) == code
+            assert process.wait(WITHIN_S) == code
         finally:
             process.kill()
 
@@ -199,7 +199,7 @@ def test_run_takes_sighup_before_it_has_read_its_configuration(duebridge: Comman
             wait_until(lambda: handles(process, signal.SIGHUP), "the handler")
             process.send_signal(signal.SIGHUP)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(5) == 0
+            assert process.wait(WITHIN_S) == 0
         finally:
             process.kill()
 
