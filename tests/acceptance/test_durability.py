@@ -62,7 +62,7 @@ def connection(command: Command) -> Iterator[Connection]:
 def test_schedule_that_replicas_did_not_confirm_names_only_the_ids_of_that_batch(
     replicas: Replicas, config: Config, connection: Connection
 ) -> None:
-    producer = Producer(config, connection, repeat_for_s=0)
+    producer = Producer(config, connection, repeat_for_s=1.0)  # the first batch is confirmed
     ids = [f"id{number}" for number in range(SCHEDULE_ROWS + 3)]
     receipts = producer.schedule_stream(
         "reminders", [Envelope.new(b"", id=i, delay="1h") for i in ids]
@@ -71,7 +71,8 @@ def test_schedule_that_replicas_did_not_confirm_names_only_the_ids_of_that_batch
     with replicas.frozen(), pytest.raises(Indeterminate) as refused:
         next(receipts)
     assert [*(each.id for each in confirmed), *refused.value.ids] == ids
-    again = producer.schedule("reminders", b"", id=refused.value.ids[0], delay="1h")
+    patient = Producer(config, connection)
+    again = patient.schedule("reminders", b"", id=refused.value.ids[0], delay="1h")
     assert again.status == "duplicate"
 
 
@@ -79,8 +80,8 @@ def test_schedule_that_replicas_did_not_confirm_names_only_the_ids_of_that_batch
 def test_call_of_a_producer_that_replicas_did_not_confirm_names_its_id(
     replicas: Replicas, config: Config, connection: Connection, call: str, how: dict[str, str]
 ) -> None:
+    Producer(config, connection).schedule("reminders", b"", id="a", delay="1h")
     producer = Producer(config, connection, repeat_for_s=0)
-    producer.schedule("reminders", b"", id="a", delay="1h")
     with replicas.frozen(1), pytest.raises(Indeterminate, match="not confirmed: id 'a'"):
         getattr(producer, call)("reminders", "a", **how)
 
@@ -140,6 +141,7 @@ def test_purge_that_replicas_did_not_confirm_ends_with_3_and_is_repeated(
         done = command("store", "purge", "reminders", "--yes")
     assert (done.code, done.out) == (3, "")
     assert "1 of 2 replicas confirmed the write within 700ms" in done.err
+    replicas.await_caught_up()  # the command waits once
     again = command("store", "purge", "reminders", "--yes")
     assert (again.code, again.out.split()[-1]) == (0, "purged")
 

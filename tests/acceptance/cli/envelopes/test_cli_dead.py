@@ -217,14 +217,15 @@ def test_drop_of_all_means_poison_that_would_expire_later_too(duebridge: Command
     assert "dropped" in duebridge("dead", "drop", "reminders", "--all", "--yes").out
 
 
-def test_replay_at_a_rate_is_no_faster(duebridge: Command) -> None:
+def test_replay_at_a_rate_is_no_faster(duebridge: Command, operator: Operator) -> None:
     bury(duebridge, ids_to(20))
+    before_ms = operator.now_ms()  # the first ones may come late, and the next after them in time
     done = duebridge("dead", "replay", "reminders", "--all", "--rate", "20/s", "--delay", "1h")
     assert (done.code, done.err) == (0, "20 replayed\n")
     events = duebridge("events", "reminders", "--output", "json").json_lines()
     at_ms = [each["at_ms"] for each in events if each["kind"] == "replayed"]
     assert len(at_ms) == 20
-    assert max(at_ms) - min(at_ms) >= 800
+    assert max(at_ms) - before_ms >= 900
 
 
 @pytest.mark.parametrize(
