@@ -130,8 +130,15 @@ class Proxy:
                 server.sendall(request)
                 self._count(request)
                 if self._takes_loss(request):
-                    server.recv(CHUNK)
+                    self._await_reply(client, server)
                     return
+
+    def _await_reply(self, client: socket.socket, server: socket.socket) -> None:
+        """Return once the server replies; the rest of a large request may be on its way yet."""
+        while not self._is_closed:
+            readable, _, _ = select.select([client, server], [], [], TICK_S)
+            if server in readable or (client in readable and not self._pass_on(client, server)):
+                return
 
     def _received(self, client: socket.socket) -> bytes:
         try:
