@@ -110,6 +110,7 @@ def test_ctrl_c_while_a_command_starts_is_quiet_and_exits_130(tmp_path: Path, mo
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         [PROGRAM, "ls", "r"], cwd=tmp_path, env=env, stdin=pipe, stdout=pipe, stderr=pipe,
+        bufsize=0,  # else what is read ahead is lost to `communicate`, and the rest begins anywhere
         preexec_fn=hear_ctrl_c,
     )  # fmt: skip
     assert process.stderr
