@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from threading import Event
 from typing import Any
 
@@ -253,14 +254,16 @@ def test_destinations_are_what_routes_name_but_no_glob() -> None:
 
 
 def examined(
-    monkeypatch: pytest.MonkeyPatch, examine: Callable[[str], list[Finding]]
+    monkeypatch: pytest.MonkeyPatch,
+    examine: Callable[[str], list[Finding]],
+    deadline_s: float = 60.0,
 ) -> Sequence[Finding]:
     def call(self: Memory, place: str, *_: Any) -> list[Finding]:
         return examine(place.removeprefix("brokers."))
 
     monkeypatch.setattr(Memory, "examine", call)
     monkeypatch.setattr(examination, "GRACE_S", 0.0)
-    return examine_brokers(CONFIG_EXAMINATION, deadline_s=0.2)
+    return examine_brokers(CONFIG_EXAMINATION, deadline_s)
 
 
 def test_examine_defect_of_one_connector_does_not_hide_another(
@@ -297,8 +300,11 @@ def test_examine_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
             release.wait(60)
         return [ok(FindingSubject.BROKER, f"brokers.{broker}", "answers")]
 
+    # The one that hangs is waited for first; on a busy machine the other may answer late.
+    waits = chain([examination.left_s], repeat(lambda _: 60.0))
+    monkeypatch.setattr(examination, "left_s", lambda until: next(waits)(until))
     begun = time.monotonic()
-    hangs, fine = examined(monkeypatch, examine)
+    hangs, fine = examined(monkeypatch, examine, deadline_s=0.2)
     release.set()
     assert time.monotonic() - begun < 10
     assert (hangs.about, hangs.found) == (FindingSubject.BROKER, "no answer within 0.2 s")

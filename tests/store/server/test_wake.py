@@ -143,19 +143,19 @@ def test_pace_grants_no_more_than_its_rate_to_all_together(
     connection: Connection, desk: Desk
 ) -> None:
     one, other = (SharedRate(connection, desk.shard.namespace, "run", 50) for _ in range(2))
-    assert one.take(30).units == 30
-    let_window_last(connection, desk)
+    wait_until(lambda: begins_window_that_lasts(connection, desk, one), "a window")
     assert other.take(30).units == 20
     refused = one.take(30)
     assert refused.units == 0
     assert 1000 < refused.wait_ms <= DAY_MS
 
 
-def let_window_last(connection: Connection, desk: Desk) -> None:
-    """Have a second not be over before the test is."""
+def begins_window_that_lasts(connection: Connection, desk: Desk, pace: SharedRate) -> bool:
+    """Take 30, and have their second not be over before the test is; False if it was."""
     key = f"{{{desk.shard.namespace}}}:pace:run"
-    assert 0 < admin_of(connection).pttl(key) <= 1000
-    admin_of(connection).pexpire(key, DAY_MS)
+    assert pace.take(30).units == 30
+    assert -1 != admin_of(connection).pttl(key) <= 1000
+    return bool(admin_of(connection).pexpire(key, DAY_MS))
 
 
 def test_pace_grants_again_when_its_window_is_over(connection: Connection, desk: Desk) -> None:

@@ -36,6 +36,7 @@ from tests.support.redis.redis_sets import (
     redis_cluster_of_six,
     sentinel_set,
 )
+from tests.support.running_clock import ends_within
 from tests.support.servers import wait_until
 
 TIMEOUT_S = 1.0
@@ -291,14 +292,14 @@ def test_route_opened_while_a_node_is_away_is_there_for_others_and_later_for_its
 ) -> None:
     registry, route = six.owner_of(routes_key("n")), f"new-{secrets.token_hex(4)}"
     node = next(each for each in six.masters() if each is not registry)
-    with away(six, node), closing(open_connection(six.url, TIMEOUT_S)) as connection:
-        check_fitness(connection, ("persistence",))
+    with away(six, node), closing(open_connection(six.url, TIMEOUT_S, WITHIN_S)) as connection:
+        check_fitness(connection, ("persistence",), WITHIN_S)
         assert [name.rpartition(":")[2] for name in silent_nodes(connection)] == [str(node.port)]
         connection.load_scripts()
         stores = opened_stores(connection, route, 12)
         hit = [each for each in stores if six.owner_of(each.shard.wake) is node]
         for store in set(stores) - set(hit):
-            assert is_taken(store)
+            wait_until(partial(is_taken, store), "a node that is well", WITHIN_S)
         assert not is_taken(hit[0])
         node.resume()
         for store in hit:
@@ -340,7 +341,7 @@ def test_clock_of_a_cluster_is_that_of_its_node_farthest_off(
         return time.time_ns() // 1_000_000 - (off_by_ms if next(asked) >= 4 else 0)
 
     asked = itertools.count()
-    with closing(open_connection(six.url, TIMEOUT_S)) as connection:
+    with closing(open_connection(six.url, TIMEOUT_S, WITHIN_S)) as connection:
         found_ms = read_vitals(connection, now_ms).clock_ahead_ms
     assert abs(found_ms - off_by_ms) < DAY_MS // 2
 
@@ -348,14 +349,15 @@ def test_clock_of_a_cluster_is_that_of_its_node_farthest_off(
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
 def test_pace_counts_on_after_a_failover(kind: str, request: pytest.FixtureRequest) -> None:
     servers = request.getfixturevalue({"sentinel": "servers", "cluster": "six"}[kind])
-    with closing(open_connection(servers.url, TIMEOUT_S)) as connection:
+    with closing(open_connection(servers.url, TIMEOUT_S, WITHIN_S)) as connection:
         pace = SharedRate(connection, "n", "run", 1000)
-        assert takes(pace)
+        wait_until(lambda: takes(pace), "the pace", WITHIN_S)
         if kind == "sentinel":
             servers.fail_over()
         else:
             servers.fail_over(servers.owner_of("{n}"))
-        wait_until(lambda: takes(pace), "the pace to go on", RESUMED_WITHIN_S)
+        with ends_within(RESUMED_WITHIN_S):
+            wait_until(lambda: takes(pace), "the pace to go on", WITHIN_S)
 
 
 def takes(pace: SharedRate) -> bool:

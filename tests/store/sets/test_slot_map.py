@@ -19,6 +19,7 @@ from tests.support.servers import take_every_slot, wait_until
 
 OpenAt = Callable[..., Connection]
 TIMEOUT_S = 1.0
+WITHIN_S = 30.0
 HALVES = ((0, 8191), (8192, 16383))
 
 
@@ -70,15 +71,16 @@ def test_node_without_slots_is_asked_for_the_map_in_vain(
 ) -> None:
     owner, empty = nodes
     take_every_slot(owner.port)
-    store = shard_of(open_at(url_of(owner, empty), TIMEOUT_S), owner)
-    assert answers(store)
+    store = shard_of(open_at(url_of(owner, empty), TIMEOUT_S, WITHIN_S), owner)
+    wait_until(lambda: answers(store), "the owner of the slots")
     owner.kill()
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
             store.next()
     owner.start()
     wait_until(lambda: answers(store), "the owner of the slots")
-    assert answers(shard_of(open_at(url_of(empty, owner), TIMEOUT_S), owner))
+    other = shard_of(open_at(url_of(empty, owner), TIMEOUT_S, WITHIN_S), owner)
+    wait_until(lambda: answers(other), "the owner of the slots, named last")
 
 
 def test_cluster_without_slots_is_unavailable(nodes: list[RedisNode], open_at: OpenAt) -> None:
@@ -90,7 +92,7 @@ def test_slots_that_no_node_had_are_found_once_a_node_has_them(
     nodes: list[RedisNode], open_at: OpenAt
 ) -> None:
     give_halves(nodes)
-    connection = open_at(url_of(*nodes), TIMEOUT_S)
+    connection = open_at(url_of(*nodes), TIMEOUT_S, WITHIN_S)
     covered, bare = (shard_of(connection, each) for each in nodes)
     wait_until(lambda: answers(covered), "the node to serve its slots")
     for _ in range(3):
@@ -107,7 +109,7 @@ def test_silent_node_that_is_gone_from_the_cluster_is_asked_no_more(
     stays, goes = nodes
     give_halves(nodes)
     meet(nodes)
-    connection = open_at(url_of(*nodes), TIMEOUT_S)
+    connection = open_at(url_of(*nodes), TIMEOUT_S, WITHIN_S)
     assert isinstance(connection.client, ClusterClient)
     keeper, store = connection.client._map_keeper, shard_of(connection, goes)
     wait_until(lambda: answers(store), "the node to serve its slots")

@@ -28,6 +28,7 @@ BY_ERROR = pytest.mark.parametrize(
 )
 TIMES = 3
 TIMEOUT_S = 1.0
+WITHIN_S = 30.0
 ASK_EVERY_S = 0.2
 
 
@@ -101,7 +102,8 @@ def test_sentinels_are_asked_on_after_asking_raised(
 
     monkeypatch.setattr(sentinel, "SimpleQueue", queued)
     with sentinel_set(tmp_path, replicas=0) as servers, capture_logs() as logs:
-        assert answers(shard_of(open_at(servers.url)))
+        store = shard_of(open_at(servers.url))
+        wait_until(lambda: answers(store), "the master")
         faults.are_on = True
         faults.await_more()
         faults.are_on = False
@@ -130,8 +132,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisNode]:
 def test_silent_node_is_asked_again_after_no_thread_could_start(
     node: RedisNode, open_at: OpenAt, no_threads: Faults
 ) -> None:
-    store = shard_of(open_at(f"redis+cluster://127.0.0.1:{node.port}", TIMEOUT_S))
-    assert answers(store)
+    store = shard_of(open_at(f"redis+cluster://127.0.0.1:{node.port}", TIMEOUT_S, WITHIN_S))
+    wait_until(lambda: answers(store), "the node")
     no_threads.are_on = True
     node.freeze()
     try:
