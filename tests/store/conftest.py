@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from duebridge.store.server import opening
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from tests.support.certificates import no_secret_is_logged  # noqa: F401
@@ -29,6 +30,7 @@ from tests.support.servers import redis_cluster
 Opened = Callable[..., Desk]
 HERE = f"{Path(__file__).parent}/"
 SETS = ("sentinel", "six")
+PATIENCE_S = 60.0
 NO_FAILOVER_MS = 60_000  # a master that a busy machine keeps waiting is not to be replaced
 ON_ALL = ("test_wake.py",)  # which listens, as each client does in its own way
 OF_CLIENTS = (  # what the clients do differently, or with the nodes of several shards
@@ -120,6 +122,17 @@ class Kinds:
         connection = self.opened(kind)
         self._stack.callback(connection.close)
         return connection
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_with_nodes() -> Iterator[None]:
+    """Let no busy machine look like a Cluster's node that is away.
+
+    Tests that freeze one open their connections with a timeout of their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "NODE_TIMEOUT_S", PATIENCE_S)
+        yield
 
 
 @pytest.fixture(scope="session")

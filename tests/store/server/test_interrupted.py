@@ -99,8 +99,13 @@ def interrupted(call: Callable[[], object], function: str, event: str, kind: Rai
         sys.settrace(before)
 
 
-def ask(connection: Connection, word: str, wanted: ReplicaWait | None = None) -> bytes:
-    answer: bytes = connection.run(echo(), ["k"], [word], wanted=wanted).value
+def ask(
+    connection: Connection,
+    word: str,
+    wanted: ReplicaWait | None = None,
+    repeat_for_s: float = 0.0,
+) -> bytes:
+    answer: bytes = connection.run(echo(), ["k"], [word], repeat_for_s, wanted).value
     return answer
 
 
@@ -201,16 +206,17 @@ def test_interrupted_call_leaves_a_subscription_of_its_thread_alone(
 def test_connection_is_reset_only_while_a_reply_is_outstanding(
     open_at: Callable[..., Connection], proxy: Proxy, proxied_url: str
 ) -> None:
-    connection = open_at(proxied_url, TIMEOUT_S)
-    assert ask(connection, "first") == b"first"
+    connection = open_at(proxied_url, TIMEOUT_S, PATIENCE_S)
+    assert ask(connection, "first", repeat_for_s=PATIENCE_S) == b"first"
     ends = len(proxy.ends)
     connection.client.close()
     wait_until(lambda: set(proxy.ends[ends:]) == {"closed"}, proxy.ends)
-    assert ask(connection, "again") == b"again"
+    assert ask(connection, "again", repeat_for_s=PATIENCE_S) == b"again"
+    resets = proxy.ends.count("reset")
     proxy.hold()
     with pytest.raises(StoreUnavailable):
         ask(connection, "late")  # a kernel that kept it would send it again after a partition
-    wait_until(lambda: "reset" in proxy.ends, proxy.ends)
+    wait_until(lambda: proxy.ends.count("reset") > resets, proxy.ends)
 
 
 def test_child_of_a_fork_that_closes_a_connection_leaves_it_to_its_parent(port: int) -> None:
