@@ -332,7 +332,8 @@ def dead_or_in_hand(served: Served, *, is_dead: bool) -> None:
     connection = open_connection(served.config.store.url)
     try:
         store = RouteStore(connection, served.config.store.namespace, "small", 1).of("any")
-        store.promote()
+        # A delay of 0 ends with the millisecond in which it began.
+        wait_until(lambda: store.promote()[0].ready, "what is due")
         claim = store.claim(10, 60_000)
         if is_dead:
             store.bury(claim.token, [burial(each, Reason.INVALID) for each in claim.ids])

@@ -18,7 +18,7 @@ from tests.support.serving import CONFIG, NDJSON, Served, serving
 
 SHARDS = 12
 MANY = "/v1/routes/many/envelopes"
-AT_ONCE_S = 2.0  # half as long as a request waits for a node that is away
+AT_ONCE_S = 3.0  # on a busy machine; a request waits four seconds for a node that is away
 
 
 @pytest.fixture
