@@ -17,7 +17,7 @@ from duebridge_connectors.kafka.leaders import Leaders
 LOOKUP_TIMEOUT_S = 3.0
 # Limit of a later one, for its leaders.
 LOOK_AGAIN_TIMEOUT_S = 1.0
-# A wait until the deadline may end by less before it.
+# kafka-python waits whole milliseconds: a wait until the deadline ends by less before it.
 LEAST_S = 0.001
 
 

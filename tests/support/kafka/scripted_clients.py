@@ -1,13 +1,13 @@
 """Clients of Kafka that answer as told, by either library."""
 
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from duebridge.ports.publisher import Delivery
+from duebridge_connectors.kafka.attempt import Deadline
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.kafka_python.client import KafkaPythonClient, refusal_of
 from duebridge_connectors.kafka.leaders import Leaders
@@ -26,8 +26,15 @@ SLOW = "invalid, after most of the time"
 LATE = "denied, once the next is sent"
 ASIDE = "denied, on the client's own thread"
 GONE = ("missing", "deleted")
-DEADLINE_S = 1.0  # within which a busy machine starts the thread that builds a client
+DEADLINE_S = 60.0  # which no busy machine uses up
 PART = 3
+
+
+class ScriptedDeadline(Deadline):
+    """A deadline that answers use up, without anybody waiting for it."""
+
+    def use_up(self, share: float = 1.0) -> None:
+        self._at -= share * DEADLINE_S
 
 
 class Scripted:
@@ -35,6 +42,7 @@ class Scripted:
 
     answers: Iterator[str]
     built: "list[Any]"
+    deadline: ScriptedDeadline
     is_reachable = True
     is_away = False
 
@@ -47,6 +55,7 @@ class Scripted:
         self.sent: list[str] = []
         self.late: list[Callable[[], Any]] = []
         self.reports: list[threading.Thread] = []
+        self.is_reporting = threading.Event()
         self.is_single = config.get("batch_size") == 0 or "batch.num.messages" in config
         self.built.append(self)
 
@@ -55,8 +64,10 @@ class Scripted:
         while self.late:
             self.late.pop()()
         answer = next(Scripted.answers)
+        if answer == MUTE:
+            Scripted.deadline.use_up()
         if answer == SLOW:
-            time.sleep(0.45 * DEADLINE_S)
+            Scripted.deadline.use_up(0.45)
             return INVALID
         return answer
 
@@ -133,6 +144,8 @@ class Lib(Scripted, LibrdkafkaClient):
             report = KafkaError(self.errors[DENIED]), Message(partition=PART)
             self.reports.append(threading.Thread(target=on_answer, args=report))
             self.reports[-1].start()
+            assert self.is_reporting.wait(60)
+            Scripted.deadline.use_up()
         elif answer != MUTE:
             error = None if answer == DONE else KafkaError(self.errors[answer])
             on_answer(error, Message(partition=PART))
