@@ -90,7 +90,8 @@ def test_search_that_stops_says_how_far_it_came(
     expect(told).to_have_text(re.compile(r"^\d+ looked at, up to \d{4}-.* UTC: there are more$"))
     expect(page.get_by_role("main")).to_contain_text("the search goes on")
     while page.get_by_role("link", name="Go on").count():
-        page.get_by_role("link", name="Go on").click()
+        with page.expect_navigation():  # else the link may not have come yet
+            page.get_by_role("link", name="Go on").click()
     expect(told).to_have_text(re.compile("looked at: all there are$"))
 
 
@@ -108,7 +109,8 @@ def test_time_line_of_many_events_goes_on(
     expect(main).to_contain_text("the journal goes on")
     pages = 1
     while page.get_by_role("link", name="Go on").count():
-        page.get_by_role("link", name="Go on").click()
+        with page.expect_navigation():
+            page.get_by_role("link", name="Go on").click()
         expect(main).to_contain_text("rescheduled")
         pages += 1
     assert pages >= 3
