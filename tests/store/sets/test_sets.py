@@ -141,12 +141,14 @@ def test_server_that_is_no_master_is_not_used(tmp_path: Path, open_at: OpenAt) -
 
 
 def test_closed_connection_leaves_no_thread_asking(guarded: SentinelSet) -> None:
+    before = set(threading.enumerate())
     connection = open_connection(url_of(guarded))
     shard_of(connection).next()
     connection.close()
 
     def is_asking() -> bool:
-        return any(each.name == "sentinels" for each in threading.enumerate())
+        since = set(threading.enumerate()) - before
+        return any(each.name == "sentinels" for each in since)
 
     wait_until(lambda: not is_asking(), "the thread to end")
 
