@@ -1,7 +1,7 @@
 """`duebridge bench` as a person runs it, on an embedded store and the real brokers, with few."""
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,8 +9,10 @@ import pika
 import pytest
 from kafka.admin import KafkaAdminClient
 
+from duebridge.bench import durability
 from duebridge.bench.figures import SECTIONS, percentile
 from tests.support.command import Command, embedded_command, wait_until
+from tests.support.servers import free_port, listens, silent_listener
 
 GIVE_UP_S = 240.0  # a run takes seconds, or a minute on a busy machine
 SCRATCH = "duebridge-bench-"
@@ -129,6 +131,16 @@ def test_bench_as_a_table_has_a_column_for_each_figure(command: Command, rabbitm
     header = next(line for line in done.out.splitlines() if line.startswith("lateness rabbitmq"))
     assert {"p50_ms", "p99_ms", "early", "store_cpu_us"} <= set(header.split())
     assert "round 1" in done.err
+
+
+def test_server_of_the_bench_whose_port_somebody_took_starts_on_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with silent_listener() as taken, ExitStack() as stack:
+        ports = [taken, free_port()]
+        monkeypatch.setattr(durability, "_free_port", iter(ports).__next__)
+        assert durability._start(stack, tmp_path / "home") == ports[1]
+        assert listens(ports[1])
 
 
 WRONG = [

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -31,6 +31,8 @@ from duebridge.store.wire.transitions import Ack
 BASE = "async"
 LEASE_MS = 60_000
 READY_WITHIN_S = 30.0
+CONFIRMED_WITHIN_S = 30.0  # a stall is measured; a configuration may ask for less alone
+STARTS = 3
 WARM_UP = 1000
 _SETTINGS = ("--save", "", "--appendonly", "yes", "--repl-diskless-sync-delay", "0")
 T = TypeVar("T")
@@ -87,10 +89,12 @@ def _sides(stack: ExitStack) -> Sequence[_Side]:
 
 
 def _side(name: str, url: str, stack: ExitStack, replicas: int = 0) -> _Side:
-    connection = open_connection(url)
+    connection = open_connection(url, 2 * CONFIRMED_WITHIN_S)
     stack.callback(connection.close)
     connection.load_scripts()
-    waits_for = ReplicaWait.model_validate({"replicas": replicas}) if replicas else None
+    timeout_ms = round(1000 * CONFIRMED_WITHIN_S)
+    patient = ReplicaWait.model_construct(replicas=replicas, timeout=timeout_ms)
+    waits_for = patient if replicas else None
     life = RouteLife(Registry(connection, "bench"), "r", 1, registers=True)
     store = DelayStore(connection, Shard("bench", "r", 0), waits_for=waits_for, life=life)
     return _Side(name, store)
@@ -110,16 +114,38 @@ def _primary(appendfsync: str, replicas: int) -> Iterator[str]:
 
 
 def _start(stack: ExitStack, home: Path, *options: str) -> int:
+    """Start a server; on another port where somebody else took the first one meanwhile."""
     home.mkdir()
+    quiet = subprocess.DEVNULL
+    for _ in range(STARTS):
+        port = _free_port()
+        words = [server_program(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(home)]
+        words += [*_SETTINGS, *options]
+        server = subprocess.Popen(words, stdout=quiet, stderr=quiet)  # noqa: S603
+        stack.callback(server.wait)
+        stack.callback(server.kill)
+        if _answers(server, port):
+            return port
+    raise StoreError("bench: a server ended as soon as it started")
+
+
+def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    words = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(home), *_SETTINGS, *options]
-    quiet = subprocess.DEVNULL
-    server = subprocess.Popen([server_program(), *words], stdout=quiet, stderr=quiet)  # noqa: S603
-    stack.callback(server.wait)
-    stack.callback(server.kill)
-    return port
+        return int(free.getsockname()[1])
+
+
+def _answers(server: "subprocess.Popen[bytes]", port: int) -> bool:
+    """Whether it is this server that answers there, before it ends or the time is over."""
+    give_up_at = time.monotonic() + READY_WITHIN_S
+    pid = b"process_id:%d\r\n" % server.pid
+    while server.poll() is None and time.monotonic() < give_up_at:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as asked:
+            asked.sendall(b"INFO server\r\n")
+            if pid in asked.recv(65536):
+                return True
+        time.sleep(0.01)
+    return False
 
 
 def _await_replicas(url: str, replicas: int) -> None:
