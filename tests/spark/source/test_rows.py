@@ -116,6 +116,17 @@ def test_write_of_other_content_is_a_conflict_or_replaces(world: World) -> None:
     assert write_by_hand(world, other, on_conflict="replace").replaced == 1
 
 
+@pytest.mark.parametrize("below", ["", "/rejects"])
+def test_write_with_rejects_that_cannot_be_written_is_refused_before_any_row(
+    world: World, below: str
+) -> None:
+    (world.home / "taken").write_text("a file")
+    with pytest.raises(ConfigError, match=r"option rejects: expected a directory .*/taken"):
+        write_by_hand(world, [row("a")], rejects=f"{world.home}/taken{below}")
+    assert world.ids("plain") == set()
+    assert (world.home / "taken").read_text() == "a file"
+
+
 def test_write_of_the_same_run_replaces_its_rejects(world: World) -> None:
     for run in ("r1", "r1", "r2"):
         bad = [row("a", body=None)]

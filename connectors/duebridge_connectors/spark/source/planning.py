@@ -40,6 +40,7 @@ from duebridge_connectors.spark.source.options import (
     read_options,
     write_options,
 )
+from duebridge_connectors.spark.source.rejects import check_rejects
 
 
 class StoreAddress(msgspec.Struct, frozen=True):
@@ -198,20 +199,24 @@ def plan_write(
 ) -> WriteJob:
     """Validate a write and return its plan; nothing is written yet.
 
-    Raises `ConfigError` for options and columns, `StoreUnavailable` and `StoreUnfit`.
+    Raises `ConfigError` for options, columns and rejects that cannot be written, `StoreUnavailable`
+    and `StoreUnfit`.
     """
     options = write_options(given)
     if overwrite:
         raise ConfigError('expected mode("append"): nothing takes back what is scheduled')
     check_columns(schema, options.id_columns)
     config = load_config(str(options.config))
+    stores = Stores.of(config)
+    if options.rejects is not None:
+        check_rejects(stores.place(options.rejects))
     address = store_address(options, config)
     route, shards = open_route(address, config, options.route)
     checkpoint = given.get("checkpointLocation")  # a stream keeps the name of its run
     digest = uuid4().hex if checkpoint is None else sha256(str(checkpoint).encode()).hexdigest()
     run = options.run or digest[:12]
     limits = RouteLimits.of(config, route)
-    return WriteJob(options, address, limits, shards, run, Stores.of(config))
+    return WriteJob(options, address, limits, shards, run, stores)
 
 
 def plan_read(given: Mapping[str, object]) -> tuple[ReadOptions, StoreAddress, list[Shard]]:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileType
 
+from duebridge.errors import ConfigError
 from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import open_filesystem
 
@@ -49,6 +50,18 @@ class RejectsDirectory:
         """Remove the attempts of the run."""
         if self._files.get_file_info(self._aside).type is FileType.Directory:
             self._files.delete_dir(self._aside)
+
+
+def check_rejects(place: FileLocation | str) -> None:
+    """Raise `ConfigError` where no file can be written: the commit would, with the rows stored."""
+    try:
+        files, path = open_filesystem(place)
+        attempt = f"{path}/{_ASIDE}{uuid4().hex}"
+        files.create_dir(attempt, recursive=True)
+        files.delete_dir(attempt)
+    except (OSError, RuntimeError) as error:  # the latter is a refusal of HDFS
+        what = "expected a directory that can be written"
+        raise ConfigError(f"option rejects: {what}; got: {' '.join(str(error).split())}") from error
 
 
 STATUS, REASON = "reject_status", "reject_reason"
