@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from duebridge_connectors.spark.cold.commit_log import ColdLog
 from duebridge_connectors.spark.cold.tier import Tier
@@ -163,3 +164,18 @@ def test_call_that_ctrl_c_ended_is_not_logged_and_all_else_is(
         logging.getLogger("py4j.clientserver").error("something else")
     logging.getLogger().error("KeyboardInterrupt while sending command.")
     assert [record.name for record in caplog.records] == ["py4j.clientserver", "root"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [(RuntimeError("reentrant call inside <_io.BufferedReader name=4>"), 0), (OSError("gone"), 1)],
+)
+def test_call_that_spark_makes_at_ctrl_c_within_another_is_not_logged(
+    caplog: pytest.LogCaptureFixture, cause: Exception, expected: int
+) -> None:
+    with quiet_logs():
+        try:
+            raise Py4JNetworkError("Error while sending or receiving", cause)
+        except Py4JNetworkError:
+            logging.getLogger().exception("Exception while sending command.")  # as py4j does
+    assert len(caplog.records) == expected

@@ -174,4 +174,10 @@ def quiet_logs() -> Iterator[None]:
 
 
 def _is_error(record: logging.LogRecord) -> bool:
-    return record.msg not in _INTERRUPTED_CALLS
+    """Whether a call failed by itself.
+
+    While a session starts, Spark's own handler of Ctrl-C may call the JVM within another call.
+    """
+    failure = record.exc_info[1] if record.exc_info else None
+    is_within_call = "reentrant call" in str(getattr(failure, "cause", ""))
+    return record.msg not in _INTERRUPTED_CALLS and not is_within_call
