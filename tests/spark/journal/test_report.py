@@ -1,10 +1,13 @@
 """The job report: its figures, and a page that needs nothing and betrays nothing."""
 
 import re
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
@@ -81,6 +84,26 @@ def test_run_report_writes_a_page_without_id_or_body(world: World) -> None:
     assert world.spark.read.parquet(f"{out}/forecast").count() >= 1
 
 
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine where a day of UTC begins in the evening before."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("new_york")
+def test_run_report_on_a_machine_of_another_zone_is_of_utc_days(world: World) -> None:
+    days = {f"{datetime.now(UTC):%Y-%m-%d}"}
+    world.schedule("plain", "a", at=5)
+    run_report(world.spark, str(world.home / "report"), config=world.config)
+    days.add(f"{datetime.now(UTC):%Y-%m-%d}")
+    text = (world.home / "report" / "report.html").read_text()
+    assert set(re.findall(r"<td>(\d{4}-\d\d-\d\d)</td>", text)) <= days
+
+
 class _Links(HTMLParser):
     """Everything that a browser would fetch or run."""
 
@@ -115,3 +138,14 @@ def test_page_fetches_nothing_runs_nothing_and_escapes_names() -> None:
     assert not re.search(r"url\(|@import", text)
     assert "<b>&<" not in text
     assert "No dead letters, no gaps, no late day, and no rush ahead." in text
+
+
+def test_page_of_what_is_overdue_for_weeks_shows_what_comes() -> None:
+    hour = START.replace(minute=0)
+    dues = {hour - timedelta(days=30): 40, hour + timedelta(hours=2): 3}
+    text = render_page(
+        found_with(forecast=[{"route": "<b>&", "at": at, "due": due} for at, due in dues.items()])
+    )
+    assert "02 Mar: 3 due" in text
+    assert "40 were due before and wait" in text
+    assert "no rush ahead" in text

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 import msgspec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.config.load import load_config
@@ -101,7 +101,7 @@ def _read_figures(
 ) -> ReportFigures:
     """Read the figures back from the files, so that the page agrees with them."""
     tables: dict[str, Any] = {
-        name: [row.asDict() for row in spark.read.parquet(f"{out}/{name}").collect()]
+        name: [_in_utc(row) for row in spark.read.parquet(f"{out}/{name}").collect()]
         for name in TABLES
     }
     duplicates = None
@@ -112,6 +112,12 @@ def _read_figures(
         )
         duplicates = {row[0]: int(row[1]) for row in copies.collect()}
     return ReportFigures(made_at=datetime.now(UTC), duplicates=duplicates, **tables)
+
+
+def _in_utc(row: Row) -> dict[str, Any]:
+    """Return a row whose instant is of UTC: Spark gives it in this machine's zone, unnamed."""
+    found = row.asDict()
+    return found | {"at": found["at"].astimezone(UTC)} if "at" in found else found
 
 
 def _summary(path: str, found: ReportFigures) -> ReportSummary:

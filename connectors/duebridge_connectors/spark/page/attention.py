@@ -65,7 +65,7 @@ def _late(found: ReportFigures, route: str) -> list[Remark]:
 
 def _rush(found: ReportFigures, route: str) -> list[Remark]:
     """Find an hour in which far more falls due than was ever delivered in one."""
-    peak = max(found.forecast, key=lambda row: row["due"], default=None)
+    peak = max(found.ahead, key=lambda row: row["due"], default=None)
     most = max((row["delivered"] for row in found.hours), default=0)
     if peak is None or not most or peak["due"] < BUSY_TIMES * most:
         return []

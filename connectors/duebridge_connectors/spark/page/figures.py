@@ -48,6 +48,12 @@ class ReportFigures(NamedTuple):
         """The number of envelopes that are to fall due."""
         return sum(row["due"] for row in self.forecast)
 
+    @property
+    def ahead(self) -> list[Row]:
+        """The forecast from the page's hour on: what is overdue tells nothing of what comes."""
+        hour = self.made_at.replace(minute=0, second=0, microsecond=0)
+        return [row for row in self.forecast if row["at"] >= hour]
+
     def total(self, *kinds: str) -> int:
         """Return the number of journal entries of these kinds."""
         return sum(row[kind] for row in self.days for kind in kinds)

@@ -133,6 +133,8 @@ def _over_time(found: ReportFigures) -> list[tuple[str, str]]:
 
 def _every(rows: Sequence[Row], step: timedelta) -> list[datetime]:
     """Return all instants from the first row to the last, including those without a row."""
+    if not rows:
+        return []
     first, last = min(row["at"] for row in rows), max(row["at"] for row in rows)
     return [first + step * number for number in range(int((last - first) / step) + 1)]
 
@@ -140,12 +142,14 @@ def _every(rows: Sequence[Row], step: timedelta) -> list[datetime]:
 def _forecast(found: ReportFigures) -> list[tuple[str, str]]:
     if not found.forecast:
         return []
-    step = timedelta(hours=1)
-    instants = _every(found.forecast, step)[:MOST_FORECAST]
-    due = {row["at"]: row["due"] for row in found.forecast}
+    due = {row["at"]: row["due"] for row in found.ahead}
+    instants = _every(found.ahead, timedelta(hours=1))[:MOST_FORECAST]
     series = Series("due", "pale", [due.get(instant) for instant in instants])
+    overdue = found.waiting - sum(due.values())
     later = sum(due.values()) - sum(due.get(instant, 0) for instant in instants)
-    note = f'<p class="legend">{format_count(later)} are due later</p>' if later else ""
+    said = ((overdue, "were due before and wait"), (later, "are due later"))
+    notes = "; ".join(f"{format_count(count)} {what}" for count, what in said if count)
+    note = f'<p class="legend">{notes}</p>' if notes else ""
     return [("Forecast: falls due per hour", bars(instants, [series], format_count) + note)]
 
 
