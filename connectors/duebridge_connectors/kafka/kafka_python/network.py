@@ -65,7 +65,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         future = conn.init_future
         failure = future.exception if future.failed() else None
         # An attempt cut short by the deadline says less than the previous failure.
-        if self.failure is None or not isinstance(failure, vendor.KafkaTimeoutError):
+        if self.failure is None or not _is_timeout(failure):
             self.failure = failure
 
     def _log_in_as_now(self, conn: Any) -> None:
@@ -118,6 +118,13 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         if isinstance(self.failure, _LOGIN_ERRORS) and not self.bootstrapped:
             raise self.failure
         super().maybe_raise_auth_failure(node_id)
+
+
+def _is_timeout(failure: BaseException | None) -> bool:
+    """Whether a connection ended by its deadline: most such errors come as what they led to."""
+    while failure is not None and not isinstance(failure, vendor.KafkaTimeoutError):
+        failure = failure.__cause__ or failure.__context__
+    return failure is not None
 
 
 class NetworkClient(KafkaNetClient):  # type: ignore[misc]
