@@ -14,7 +14,7 @@ from tests.faults.scenario import Bound, Scenario
 from tests.support.model.history_events import HistoryEvent, history_of, whole_histories
 
 # Beside other tests on the same cores, which may take them for seconds; `make proof` judges alone.
-SLOWER = 4 if "PYTEST_XDIST_WORKER" in os.environ else 1
+SLOWER = 8 if "PYTEST_XDIST_WORKER" in os.environ else 1
 WELL_S = 2.0 * SLOWER  # how late may be what is well, or is so again
 RECOVERS_WITHIN_S = 5.0 * SLOWER  # a broker's target
 LATE_MS = 2**60  # where there was none
