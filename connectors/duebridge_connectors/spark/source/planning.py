@@ -197,7 +197,7 @@ class WriteJob(msgspec.Struct, frozen=True):
 def plan_write(
     given: Mapping[str, object], schema: StructType, overwrite: bool = False
 ) -> WriteJob:
-    """Validate a write and return its plan; nothing is written yet.
+    """Validate a write and return its plan; no row is written yet.
 
     Raises `ConfigError` for options, columns and rejects that cannot be written, `StoreUnavailable`
     and `StoreUnfit`.
