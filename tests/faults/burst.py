@@ -254,7 +254,7 @@ def read_times(client: Any) -> Times:
 def time_bounds(times: Times) -> list[Bound]:
     """Return p99.9 of each script, and what the slowest of all may take."""
     rows = [
-        Bound(f"{name}: p99.9 of {_said(found)}", share(found, 0.999), P999_MS)
+        Bound(f"p99.9 of {name}, ms", share(found, 0.999), P999_MS)
         for name, found in sorted(times.items())
     ]
     every = [each for found in times.values() for each in found]
@@ -264,11 +264,6 @@ def time_bounds(times: Times) -> list[Bound]:
         Bound("slowest call of all, ms", round(max(every), 2), MOST_MS),
         Bound(f"calls of {SLOW_MS:g} ms or more", slow, 0),
     ]
-
-
-def _said(millis: Sequence[float]) -> str:
-    shares = f"p50 {share(millis, 0.5)}, p99 {share(millis, 0.99)}"
-    return f"{len(millis):,} calls of 0.1 ms or more, ms ({shares})"
 
 
 def share(millis: Sequence[float], part: float) -> float:
