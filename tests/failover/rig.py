@@ -85,7 +85,7 @@ class Alone:
 class Scenario(NamedTuple):
     """What is broken, and by what; `effect` is what it says of itself once it struck.
 
-    The durabilities in `keeps_all` lose nothing; those in `tried` lose at most what `promise` says.
+    The durabilities in `keeps_all` lose nothing; of those in `tried` losses are counted.
     """
 
     name: str
@@ -94,7 +94,6 @@ class Scenario(NamedTuple):
     open: "Callable[[Path, tuple[str, ...]], Any]"
     keeps_all: frozenset[str] = frozenset({"replicated"})
     tried: tuple[str, ...] = DURABILITIES
-    promise: str = "what the new master had"
 
 
 class Result(msgspec.Struct, frozen=True):

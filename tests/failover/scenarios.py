@@ -209,7 +209,6 @@ SCENARIOS = {
             alone,
             keeps_all=frozenset({"fsync"}),
             tried=("async", "fsync"),
-            promise="what was on disk",
         ),
     )
 }
