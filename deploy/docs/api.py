@@ -41,8 +41,7 @@ def page() -> str:
     public = [source_of(getattr(duebridge, name)) for name in duebridge.__all__]
     errors = [node for node in public if is_error(node)]
     values = [node for node in public if not is_error(node)]
-    parts = [HEAD, contents(values, errors)]
-    parts += [section(node) for node in values]
+    parts = [HEAD, *map(section, values)]
     parts += [section(source_of(EnvelopeFields)), named()]
     parts += ["## Errors", *(section(node, "###") for node in errors)]
     if gone := INTERNAL - {name for node in public for name in method_names(node)}:
@@ -81,18 +80,6 @@ def source_of(kind: type) -> ast.ClassDef:
 def is_error(node: ast.ClassDef) -> bool:
     """Whether a public class is an exception."""
     return issubclass(getattr(duebridge, node.name), Exception)
-
-
-def contents(values: list[ast.ClassDef], errors: list[ast.ClassDef]) -> str:
-    """Return the table of contents."""
-    lines = [f"- [`{node.name}`](#{node.name.lower()}): {summary(node)}" for node in values]
-    return "\n".join([*lines, f"- [Errors](#errors): {', '.join(node.name for node in errors)}"])
-
-
-def summary(node: ast.ClassDef) -> str:
-    """Return the first sentence of a class's docstring, as a phrase."""
-    first = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
-    return first.split(". ")[0].rstrip(".")
 
 
 def section(node: ast.ClassDef, mark: str = "##") -> str:
