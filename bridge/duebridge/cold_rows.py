@@ -112,7 +112,6 @@ class ColdRows:
         ids: tuple[str, ...] = (),
         leaving: int | None = None,
     ) -> Iterator[ColdRow]:
-        """Yield rows as they are in the files."""
         if self._route.cold_tier is not None:
             yield from _reader()(self._route.cold_tier, self._route.name, ids, window, leaving)
 

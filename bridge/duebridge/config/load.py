@@ -234,5 +234,4 @@ def _model_of(tree: Tree, block: KeyPath) -> type[BaseModel] | None:
 
 
 def _type_at(tree: Tree, block: KeyPath) -> BrokerType | None:
-    """Return the type of the broker that the block names."""
     return type_of(tree.value_at(("brokers", tree.value_at((*block, "broker")))))

@@ -1,8 +1,4 @@
-"""Renders the effective configuration: defaults merged, secrets masked; the output loads again.
-
-References are shown unresolved, also in routes that inherit them: the values of `${VAR}` and
-`${file:...}` never appear.
-"""
+"""Renders the effective configuration: defaults merged, secrets masked; the output loads again."""
 
 from typing import Any
 

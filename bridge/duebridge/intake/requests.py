@@ -1,7 +1,4 @@
-"""Parses messages into requests by their headers and the rules of their intake. Pure.
-
-Arrival ─▶ ScheduleRequest | CancelRequest | RefusedMessage
-"""
+"""Parses messages into requests, or refusals, by their headers and their intake's rules. Pure."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache

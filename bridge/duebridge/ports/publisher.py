@@ -1,7 +1,4 @@
-"""The port through which the worker publishes: deliveries in, one outcome each.
-
-The worker accesses brokers only through this module; `BrokerType.open_publisher` returns one.
-"""
+"""The port through which the worker publishes: deliveries in, one outcome each."""
 
 from collections.abc import Sequence
 from enum import Enum, IntEnum

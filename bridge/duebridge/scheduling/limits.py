@@ -1,8 +1,4 @@
-"""Checks an envelope, when it is scheduled, against all that it may end as.
-
-envelope ─▶ its route's own limits ─▶ a delivery of the target's broker
-                                   ─▶ a dead letter of the dead-letter target's broker
-"""
+"""Checks an envelope, when it is scheduled, against all that it may end as."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase

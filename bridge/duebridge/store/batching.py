@@ -1,7 +1,4 @@
-"""Sizes and ids of calls, and a rate that many processes share.
-
-A script blocks the server while it runs, so that calls are kept short.
-"""
+"""Sizes and ids of calls, and a rate that many processes share."""
 
 import secrets
 from bisect import bisect_right

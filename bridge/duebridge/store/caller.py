@@ -1,7 +1,5 @@
 """Who makes the calls of a thread: the name that the journal has, and whether anybody still waits.
 
-Of threads that many callers share each node of the store has its own.
-
 What nobody waits for is not sent, nor sent again: it would come behind newer calls of its caller.
 """
 

@@ -1,8 +1,7 @@
 """Reads the journal of a shard: the transitions of its envelopes, in order.
 
-The layout is lua/shared/journal.lua's. Entries are numbered densely, but for the jump of each
-renewal (`store.numbering`), so that a reader sees a gap where the cap cut entries that it had not
-read yet, and where the store lost entries that it had.
+lua/shared/journal.lua has the layout. A reader sees a gap where entries are missing that it had not
+read yet, or had (`store.numbering`).
 """
 
 from collections.abc import Iterator

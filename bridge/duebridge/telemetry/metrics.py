@@ -1,7 +1,4 @@
-"""The counters and histograms of this process; times in seconds, no ids in labels.
-
-`duebridge.worker.reporting.gauges` exports the gauges of the store.
-"""
+"""The counters and histograms of this process; times in seconds, no ids in labels."""
 
 import math
 import threading

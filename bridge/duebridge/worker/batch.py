@@ -154,7 +154,6 @@ def admit(
 
 
 def _by_target(claim: Claim, target: Target) -> list[tuple[Target, list[LeasedEnvelope], Load]]:
-    """Return the envelopes for each target, and how much they are."""
     found: dict[Target, list[LeasedEnvelope]] = {}
     if all(each.content.target is None for each in claim.leased):
         whole = Load(len(claim.leased), claim.decoded_bytes)

@@ -1,8 +1,4 @@
-"""Leases what there is room for: live envelopes, probes of held targets, and dead letters.
-
-The loops of a worker share its lanes. A claim reserves its room while the store answers, and
-gives it back in one step with counting what it brought.
-"""
+"""Leases what there is room for: live envelopes, probes of held targets, and dead letters."""
 
 import threading
 import time
@@ -273,10 +269,7 @@ class Claims:
 
     @staticmethod
     def _room(lane: Lane, health: TargetHealth | None) -> Load:
-        """Return the room for a claim; `health` is that of the only target.
-
-        What a held one gets is set aside, or tries it.
-        """
+        """Return the room for a claim; `health` is that of the only target."""
         room = lane.room().within(Load(lane.settings.batch, CALL_BYTES))
         if health is not None and health.mode == "up":
             return room.within(lane.share_of(health.window))

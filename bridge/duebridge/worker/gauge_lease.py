@@ -1,7 +1,6 @@
 """Elects the one worker that exports a shard's gauges, so that sums over workers are right.
 
-The gauge lease is in the store (`lua/watch.lua`). A worker that dies loses it after `LEASE_MS`, and
-another one takes it. By its own clock a worker has it no longer than the store says.
+A worker that dies loses the lease after `LEASE_MS`, and another one takes it (`lua/watch.lua`).
 """
 
 import time
@@ -39,11 +38,7 @@ class GaugeLease:
         return self.is_held or not self._worker
 
     def take(self, store: DelayStore) -> Poll | None:
-        """Take or keep the lease; return the store's poll.
-
-        None: the store did not answer, or refused. Deliveries do not depend on it: no error is
-        raised.
-        """
+        """Take or keep the lease; return the store's poll."""
         began = self._monotonic()
         self.due_at = began + RENEW_EVERY_S
         try:

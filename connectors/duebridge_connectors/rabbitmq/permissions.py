@@ -37,5 +37,4 @@ def _any_of(names: Iterable[str]) -> str:
 
 
 def _pattern(name: str) -> str:
-    """Return a glob as a regular expression."""
     return "".join(_WILDCARDS.get(each) or re.escape(each) for each in name)

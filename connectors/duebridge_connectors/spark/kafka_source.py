@@ -1,10 +1,7 @@
 """Spark's Kafka connector: its options, and the topics it reads.
 
-`kafka_options` translates a broker of the configuration, which has librdkafka's names, to those of
-the Java client; certificates and keys travel as text, so executors need no files. The driver
-resolves all of it, and it reaches the tasks inside the query's plan, which does not show it.
-
-    spark.read.format("kafka").options(**kafka_options(config, "orders")).option("subscribe", ...)
+Certificates and keys travel as text, so executors need no files. The driver resolves all of it, and
+it reaches the tasks inside the query's plan, which does not show it.
 """
 
 import json
@@ -248,7 +245,6 @@ def _admin_client(spark: SparkSession, options: Mapping[str, str], name: str) ->
 
 
 def _root_cause(error: Py4JJavaError) -> str:
-    """Return the innermost cause; Kafka's messages contain no secrets."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()

@@ -86,7 +86,6 @@ def destinations_of(config: Config) -> dict[str, list[Destination]]:
 
 
 def _plans(config: Config) -> Mapping[str, tuple[SourcePlan, ...]]:
-    """Return the plans of the intakes by the broker of their source."""
     found: dict[str, tuple[SourcePlan, ...]] = defaultdict(tuple)
     for name, intake in config.intakes.items():
         found[intake.source.broker] += (source_plan(config, name),)

@@ -1,7 +1,4 @@
-"""Checks store and routes for common mistakes; every finding has a remedy. The checks only read.
-
-Brokers are checked by `duebridge.admin.checks.broker_checks`.
-"""
+"""Checks store and routes for common mistakes; every finding has a remedy. The checks only read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias

@@ -154,7 +154,6 @@ def _selection(visit: Visit, route: str) -> Selection:
 
 
 def _matching(visit: Visit, route: str) -> list[Entry]:
-    """Return the entries that match, of those that the page looked at."""
     wanted = _filter(visit.form)
     letters = _look(visit.site.operator, route, text_of(visit.form, "cursor")).letters
     return [each.entry for each in letters if wanted.has(each.entry)]
@@ -174,7 +173,6 @@ def _asked(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settled(query: Mapping[str, str]) -> dict[str, int]:
-    """Return the counts of a settling that ended here."""
     words = ("replayed", "dropped", "in_flight", "unknown")
     return {word: int(query[word]) for word in words if _COUNT.fullmatch(query.get(word, ""))}
 

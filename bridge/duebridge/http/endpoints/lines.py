@@ -1,7 +1,4 @@
-"""Many envelopes in a request, one a line: read, stored and answered as they come.
-
-lines ─▶ envelopes ─▶ one call a batch ─▶ receipts, one a line and in order
-"""
+"""Many envelopes in a request, one a line: read, stored and answered as they come."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,4 @@
-"""The user and the password in a store's URL, read again whenever a connection is made.
-
-So a password that changes in its file is used by the next connection, without a restart.
-"""
+"""The user and the password in a store's URL, read again whenever a connection is made."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,4 @@
-"""The threads of a lane that probes and dead letters may take: half of them at most.
-
-A silent target keeps its thread until the publish deadline, so one thread is left to the others.
-"""
+"""The threads of a lane that probes and dead letters may take: half of them at most."""
 
 from collections.abc import Callable
 

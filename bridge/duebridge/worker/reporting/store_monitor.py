@@ -1,7 +1,4 @@
-"""Samples the whole store once a minute: memory, fitness, and routes that no worker serves.
-
-Detects a store that fills up or becomes unfit after the start.
-"""
+"""Samples the whole store once a minute: memory, fitness, and routes that no worker serves."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -59,10 +56,7 @@ class StoreMonitor(PeriodicTask):
         return AGAIN_S if self.snapshot is None else SNAPSHOT_EVERY_S
 
     def run_once(self) -> None:
-        """Sample once; the store may be unreachable or deny the commands.
-
-        Whatever else is raised is logged once, and once that a sample succeeds again.
-        """
+        """Sample once; the store may be unreachable or deny the commands."""
         try:
             self.snapshot = self._sample()
             self._failure.end()

@@ -108,7 +108,6 @@ def _usable(destination: Destination, topic: Topic) -> Finding:
 
 
 def _packages(place: str, client: str) -> Iterator[Finding]:
-    """Yield a finding for each missing Python package."""
     if client == "librdkafka" and not find_spec("confluent_kafka"):
         found = "client librdkafka needs the Python package confluent_kafka, which is not installed"
         yield failure(

@@ -26,12 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSource:
-    """A `Source` of one topic; see `duebridge.ports.source`.
-
-    Everything before a committed offset was settled by a member of the group: each begins at the
-    committed offset and commits exactly what was settled. So nothing is skipped, whoever owns a
-    partition, and whatever a late member commits.
-    """
+    """A `Source` of one topic; see `duebridge.ports.source`."""
 
     runs_ahead = True
 
@@ -68,11 +63,7 @@ class KafkaSource:
         return batch  # empty if the consumer was dropped
 
     def settle(self, arrivals: Sequence[Arrival]) -> None:
-        """Commit the positions after the messages; see `Source.settle`.
-
-        A commit that the group refuses is forgotten or made up for later: the messages may come
-        again, and their places tell.
-        """
+        """Commit the positions after the messages; see `Source.settle`."""
         with self._lock, self._dropping():
             last = {arrival.handle[0]: arrival.handle for arrival in arrivals}
             for log_, epoch, offset in last.values():
@@ -190,11 +181,7 @@ class KafkaSource:
 
     @contextmanager
     def _dropping(self) -> Iterator[None]:
-        """Drop the consumer after an error, so that the next call connects again.
-
-        After any error: it may have read records that nobody got, and a later commit would pass
-        them.
-        """
+        """Drop the consumer after an error, so that the next call connects again."""
         try:
             yield
         except TopicRemade as error:

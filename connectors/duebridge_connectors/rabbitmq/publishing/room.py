@@ -1,7 +1,4 @@
-"""Opens the channels of a connection, in turn where the broker allows no more of them.
-
-All code here runs on the connection's thread.
-"""
+"""Opens channels, in turn where the broker allows no more; runs on the connection's thread."""
 
 from collections import deque
 from collections.abc import Callable

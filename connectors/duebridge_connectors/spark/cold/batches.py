@@ -111,7 +111,6 @@ def _check_commit(tier: Tier, batch: Commit, lease: ColdLease) -> None:
 
 
 def _repeated(spark: SparkSession, tier: Tier, batch: Commit) -> list[str]:
-    """Return the ids of several rows of a batch."""
     rows = read_cold(spark, tier, batch.files, ["id"]).groupBy("id").count()
     return [row.id for row in rows.where("count > 1").collect()]
 
@@ -125,7 +124,6 @@ def _due_soon(spark: SparkSession, tier: Tier, batch: Commit) -> list[str]:
 
 
 def _without(spark: SparkSession, tier: Tier, batch: Commit, ids: Sequence[str]) -> Commit:
-    """Return the commit of a batch whose rows of these ids do not count."""
     rows = read_cold(spark, tier, batch.files, PULLED, ids).toArrow()
     file = f"pulled={batch.batch}/{VOID_LIST}"
     write_table(tier.log.root, file, rows)

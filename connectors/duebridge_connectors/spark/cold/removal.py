@@ -1,7 +1,4 @@
-"""Removal of the rows of a batch from the store, once their files are committed.
-
-committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit
-"""
+"""Removal of the rows of a batch from the store, once their files are committed."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,9 +1,7 @@
 """Deletes what no reader of a cold tier needs any more; harmless at any time, killed anywhere.
 
-files that were taken or merged  SPENT_MS later: a reader, or a backup of the log, may need them
-files that no commit names       once nothing was written to their folder for LEFT_MS, and an entry
-                                 of the log says so: a job that names them later fails
-entries of the log               SPENT_MS after a newer one that has the whole state
+docs/spark/demote.md says what goes, and when. That nothing names a killed job's files is an entry
+of the log first: a job that names them later fails.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""Tells the stories of the ids that a verdict names, for its page.
-
-violations ─▶ some ids of each kind ─▶ journal, messages, store, receipts ─▶ lines by time
-"""
+"""Tells the stories of the ids that a verdict names, for its page."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence

@@ -1,8 +1,4 @@
-"""The job `report`: figures of the past and a forecast, as Parquet and as one page.
-
-    journal, live or a table ─▶ figures by hour and by day, reasons ─┬─▶ OUT/*.parquet
-    store, cold tiers ─▶ envelopes falling due, by hour ─────────────┴─▶ OUT/report.html
-    violations of reconcile, if given ─▶ duplicates
+"""The job `report`: figures of the past and a forecast, as Parquet and one page.
 
 Only counts, times, routes and reasons leave the store: no id, no body, no header, no error text.
 """

@@ -1,7 +1,4 @@
-"""The job `tidy-cold`: merges the small files of a cold tier, and deletes what nobody reads.
-
-It needs no Spark session. Demote and hydrate do a small part of it at their end.
-"""
+"""The job `tidy-cold`: merges the small files of a cold tier, and deletes what nobody reads."""
 
 import msgspec
 

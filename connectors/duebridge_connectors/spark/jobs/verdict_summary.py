@@ -1,9 +1,4 @@
-"""Weighs the verdicts of `reconcile` against what is missing, and sums them up.
-
-facts ─▶ odd ids in full, ordinary ids counted ─▶ verdicts
-verdicts ─▶ suspects ─▶ their stories ─┐
-verdicts ──────────────────────────────┴─▶ gaps, clocks ─▶ named or in doubt ─▶ summary, files
-"""
+"""Weighs the verdicts of `reconcile` against what is missing, and sums them up."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

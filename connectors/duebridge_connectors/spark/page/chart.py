@@ -1,7 +1,6 @@
-"""Plots as inline SVG, for a page without script and network.
+"""Plots as inline SVG: a plot library would add megabytes of script, or images without dark mode.
 
-A plot library would add megabytes of script, or images without dark mode. Every mark has a title,
-which browsers show as a tooltip. Colors are classes of style.css.
+Every mark has a title, which browsers show as a tooltip. Colors are classes of style.css.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,11 +1,8 @@
 """Packs rows of an Arrow batch for the store; a row that is no valid envelope gets a reason.
 
-    batch ─▶ find plain rows by whole columns ─▶ plain: an Envelope without its checks
-                                              └▶ others: Envelope.new, RouteLimits.check
-
-`Envelope.new` and `RouteLimits` would accept a plain row unchanged; both paths give the same
-bytes. The broker types are asked about every row. A doubtful row takes the full path, so only those
-two refuse rows.
+Plain rows, found by whole columns, skip the checks of `Envelope.new` and `RouteLimits`, which would
+accept them unchanged; both paths give the same bytes. The broker types are asked about every row. A
+doubtful row takes the full path, so only those two refuse rows.
 """
 
 from collections.abc import Iterator
@@ -147,7 +144,6 @@ class Packer:
         ]
 
     def _instant(self, given: int | str | timedelta | None) -> Instant | None:
-        """Return an instant of a column; None if missing or invalid."""
         if given is None:
             return None
         if type(given) is int and given in OF_TODAY:

@@ -1,8 +1,4 @@
-"""The columns that the writer accepts, with their types, and those that the readers return.
-
-All columns are checked before the first row is written; the error names every wrong column with
-the expected and the given type.
-"""
+"""The columns that the writer accepts, with their types, and those that the readers return."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias

@@ -1,12 +1,8 @@
 """One attempt of a write task: Arrow batches in, counts and rejects out.
 
-    Arrow batch ─▶ Packer ─┬▶ by shard, in short calls ─▶ store: accepted, duplicate, ...
-                           └── refused ───────────────────┴─▶ RejectWriter
-     the task's thread     │  a thread that sends
-
-While the store works on one batch, the task packs the next one; no third one is begun.
-Every row adds to exactly one count of the `Summary`. Calls are idempotent by id, so an attempt may
-be repeated, or run twice at once.
+While the store works on one batch, the task packs the next one; no third one is begun. Every row
+adds to exactly one count of the `Summary`. Calls are idempotent by id, so an attempt may be
+repeated, or run twice at once.
 """
 
 import gc

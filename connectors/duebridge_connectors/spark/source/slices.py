@@ -1,8 +1,7 @@
 """Divides what is read of the store among tasks, whatever the number of shards.
 
-A task reads spans: parts of the order of one state of one shard. Small states of a shard share a
-task; a large one is cut by rank, in many tasks. The spans of a state join without a gap, whatever
-changes later, so a cut that is out of date costs balance, and no row.
+A task reads spans: parts of the order of one state of one shard. The spans of a state join without
+a gap, whatever changes later, so a cut that is out of date costs balance, and no row.
 """
 
 from bisect import bisect_right

@@ -1,9 +1,7 @@
-"""Parquet files of the journal's table, written by tasks with Arrow.
-
-    rows of a task ─▶ a file a day ─▶ its path, size, rows and statistics
+"""Parquet files of the journal's table, a file a day, written by tasks with Arrow.
 
 Each attempt of a task writes files of its own directly into place, and a file counts once a commit
-names it. So no file is renamed, and those of failed attempts do no harm.
+names it: no file is renamed, and those of failed attempts do no harm.
 """
 
 import time

@@ -41,7 +41,6 @@ def _counted(rows: DataFrame, unit: str) -> DataFrame:
 
 
 def _busiest(rows: DataFrame, unit: str) -> DataFrame:
-    """Return the most deliveries in one minute."""
     of_minute = rows.where("kind = 'delivered'").groupBy("route", "minute").count()
     at = F.timestamp_millis(F.col("minute") * _MINUTE_MS)
     per_unit = of_minute.withColumn("moment", at).groupBy("route", _start("moment", unit))

@@ -118,7 +118,6 @@ def with_judged_targets(letters: DataFrame, routes: Mapping[str, Route]) -> Data
 
 
 def _judged_target(route: Route) -> Column:
-    """Return the status of a letter by its own target."""
     may_have = F.udf(partial(_permits, route), "boolean")
     of_broker = F.col("target").startswith(f"{route.target.broker}:")
     return (
@@ -139,7 +138,6 @@ def _field_names(route: Route) -> tuple[str, ...]:
 
 
 def _target_fields(route: Route) -> dict[str, Column]:
-    """Return the fields of a letter's own target."""
     pattern = _target_pattern(route)
     return {
         field: F.regexp_extract("target", pattern, place)

@@ -97,7 +97,6 @@ def _demotes(after: Column, before: Column) -> Column:
 
 
 def _last_due() -> Column:
-    """Return the due instant of the last begin or move."""
     moves = F.filter(
         "turns",
         lambda turn: (

@@ -172,10 +172,7 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
 def _settled(
     plan: SettlePlan, batch: SettleBatch, counts: Counter[str]
 ) -> "Iterator[DeadSettlement]":
-    """Settle a batch and yield its answers in order; those before an error, then the error.
-
-    All are counted first: the output may end amid the batch.
-    """
+    """Settle a batch and yield its answers in order; those before an error, then the error."""
     found: dict[str, DeadSettlement] = {}
 
     def tell(answer: "DeadSettlement") -> None:

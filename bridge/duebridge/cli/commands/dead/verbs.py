@@ -158,7 +158,6 @@ def _settle(
     *,
     is_counted: bool = False,
 ) -> None:
-    """Settle the dead envelopes that the options select."""
     limiter = RateLimiter(parse_rate(options.rate) if options.rate else None)
     conditions = options.read()
     settings = load(context, options.config)

@@ -1,7 +1,5 @@
 """The content of cold rows: a blob in the store's form, and columns that people can read.
 
-blob ─▶ content_type, body, key, headers, … ─▶ the same content, and so the same envelope
-
 A blob stays a blob, in a column of that name, where the columns would not give back its content
 byte for byte: a damaged one, or one in a form of another version.
 """
