@@ -1,9 +1,7 @@
 """Generates the JSON Schema of the configuration file, for editors that check and complete YAML.
 
-It accepts everything that `duebridge.config.load` accepts: durations and sizes as text, a reference
-(`${VAR}`) wherever one is resolved, empty blocks, routes without the settings of the defaults.
-Brokers and targets are those of the installed broker types. Rules across settings (the broker that
-a target names, leases and deadlines) are checked by the loader only.
+It accepts everything that `duebridge.config.load` accepts. Rules across settings (the broker that a
+target names, leases and deadlines) are checked by the loader only.
 """
 
 import ast

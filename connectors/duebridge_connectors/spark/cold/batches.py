@@ -1,9 +1,4 @@
-"""Batches of cold rows: written and verified, then published.
-
-rows ─▶ Parquet of a batch, read back by each task ─▶ commit           write_batch, commit_of
-rows never stored ─▶ their ids marked ─▶ living, repeated, later… ones to the store  publish_batch
-                                      └▶ earlier rows of the others end ─▶ commit
-"""
+"""Batches of cold rows: written and verified, then published."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

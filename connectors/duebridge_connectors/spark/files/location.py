@@ -1,9 +1,4 @@
-"""A place of files: its URI, and the options of its store with their references unresolved.
-
-    configuration ─▶ Stores ─ place(uri) ─▶ Place ─▶ tasks ─ settings() ─▶ resolved, in each process
-
-So what travels to a task or into a message has no secret.
-"""
+"""A place of files: its URI, and the options of its store with their references unresolved."""
 
 import os
 from collections.abc import Mapping
