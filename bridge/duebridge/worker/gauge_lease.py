@@ -38,7 +38,7 @@ class GaugeLease:
         return self.is_held or not self._worker
 
     def take(self, store: DelayStore) -> Poll | None:
-        """Take or keep the lease; return the store's poll."""
+        """Take or keep the lease; return the store's poll, None without an answer; never raises."""
         began = self._monotonic()
         self.due_at = began + RENEW_EVERY_S
         try:

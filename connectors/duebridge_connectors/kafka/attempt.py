@@ -150,7 +150,11 @@ class PublishAttempt(ABC, Generic[Client]):
     def _record_answered_refusal(
         self, index: int, before: Outcome, refusal: AttemptError, part: int = -1
     ) -> None:
-        """Record the refusal of what was handed over, in one step."""
+        """Record the refusal of what was handed over, in one step.
+
+        A missing topic may be known by old metadata alone: only a look-up makes it the target's
+        failure.
+        """
         outcome = refusal.outcome
         is_unlocated = outcome.reason is Reason.TARGET_MISSING
         if is_unlocated:

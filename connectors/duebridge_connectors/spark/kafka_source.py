@@ -245,6 +245,7 @@ def _admin_client(spark: SparkSession, options: Mapping[str, str], name: str) ->
 
 
 def _root_cause(error: Py4JJavaError) -> str:
+    """Return the innermost cause; Kafka's messages contain no secrets."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()

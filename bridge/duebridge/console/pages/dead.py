@@ -173,6 +173,7 @@ def _asked(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _settled(query: Mapping[str, str]) -> dict[str, int]:
+    """Return the counts of a settling that ended here."""
     words = ("replayed", "dropped", "in_flight", "unknown")
     return {word: int(query[word]) for word in words if _COUNT.fullmatch(query.get(word, ""))}
 

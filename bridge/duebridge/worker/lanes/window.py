@@ -1,7 +1,8 @@
 """Bounds what is outstanding by what the broker confirms in time (bridge/README.md).
 
-A target's begins small, as TCP's slow start does (RFC 5681). Only a full window measures: a trickle
-says nothing about the rate.
+A target's begins small (slow start, RFC 5681): a broker that several workers share may settle less
+than a batch of each by the deadline. Only a full window measures: a trickle says nothing about the
+rate.
 """
 
 import time

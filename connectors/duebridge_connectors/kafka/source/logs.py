@@ -1,4 +1,8 @@
-"""The partitions that a member owns, and the arrivals of their records."""
+"""The partitions that a member owns, and the arrivals of their records.
+
+A `Log` is one partition during one assignment: a partition that was taken away and came back is
+another `Log`, so that what was read before is neither delivered nor committed after.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

@@ -181,7 +181,11 @@ class KafkaSource:
 
     @contextmanager
     def _dropping(self) -> Iterator[None]:
-        """Drop the consumer after an error, so that the next call connects again."""
+        """Drop the consumer after an error, so that the next call connects again.
+
+        After any error: it may have read records that nobody got, and a later commit would pass
+        them.
+        """
         try:
             yield
         except TopicRemade as error:

@@ -225,6 +225,7 @@ class ExchangeChannel:
         self._go_on()
 
     def _note_accepted(self, message: PendingMessage) -> None:
+        """Record that the channel accepted a message."""
         if len(message.body) > self._largest_accepted:
             self._largest_accepted = len(message.body)
         if self._suspects:

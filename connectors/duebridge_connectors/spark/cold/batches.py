@@ -119,6 +119,7 @@ def _due_soon(spark: SparkSession, tier: Tier, batch: Commit) -> list[str]:
 
 
 def _without(spark: SparkSession, tier: Tier, batch: Commit, ids: Sequence[str]) -> Commit:
+    """Return the commit of a batch whose rows of these ids do not count."""
     rows = read_cold(spark, tier, batch.files, PULLED, ids).toArrow()
     file = f"pulled={batch.batch}/{VOID_LIST}"
     write_table(tier.log.root, file, rows)

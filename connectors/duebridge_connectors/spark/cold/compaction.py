@@ -97,6 +97,7 @@ def _groups(tier: _Tier, state: TierState) -> list[list[str]]:
 
 
 def _merge_files(tier: _Tier, names: Sequence[str]) -> int:
+    """Merge files as far as memory allows; return how many."""
     schema = arrow_schema(COLD)
     taken, parts = [], [schema.empty_table()]
     for name in names:

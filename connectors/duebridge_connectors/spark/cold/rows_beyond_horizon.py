@@ -129,6 +129,7 @@ def _packed(packer: Packer, batch: pa.RecordBatch, is_wanted: list[bool]) -> lis
 
 
 def _dues_ms(job: DirectDemote, batch: pa.RecordBatch) -> list[int]:
+    """Return the due instants of rows, epoch ms; 0 if unknown."""
     pairs = zip(instants_ms(batch, "due_at"), values(batch, "delay"), strict=True)
     return [_after(job, delay) if at is None else at for at, delay in pairs]
 

@@ -144,6 +144,7 @@ class Packer:
         ]
 
     def _instant(self, given: int | str | timedelta | None) -> Instant | None:
+        """Return an instant of a column; None if missing or invalid."""
         if given is None:
             return None
         if type(given) is int and given in OF_TODAY:
