@@ -1,4 +1,8 @@
-"""Removes whole routes from the store, with all their data; their envelopes reach nobody."""
+"""Removes whole routes from the store, with all their data.
+
+For a route that is retired, or a namespace that is given up. Their envelopes are dropped: nobody
+receives them. Their journals go too; who purged which route is journalled beside (`events`).
+"""
 
 from collections.abc import Sequence
 from typing import Literal, TypeAlias

@@ -1,4 +1,8 @@
-"""The time line of one envelope: what its shard's journal, which has no index of ids, has of it."""
+"""The time line of one envelope: what the journal of its shard has of it, a bounded part at a time.
+
+The journal has no index of ids. It is read from the instant at which the envelope was accepted, so
+many bytes a call.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,10 @@
-"""The URIs of files and object stores (docs/spark/object-stores.md), and their options.
+"""The URIs of files and object stores, and their options; nothing here needs a network.
+
+    /var/lib/cold                         file:///var/lib/cold
+    s3://BUCKET/cold                      s3a:// is the same
+    gs://BUCKET/cold
+    abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/cold
+    hdfs://NAMENODE:8020/cold
 
 What a store is opened with stands beside the path, never in it: a path is printed and logged.
 """

@@ -1,4 +1,8 @@
-"""Renders the effective configuration: defaults merged, secrets masked; the output loads again."""
+"""Renders the effective configuration: defaults merged, secrets masked; the output loads again.
+
+References are shown unresolved, also in routes that inherit them: the values of `${VAR}` and
+`${file:...}` never appear.
+"""
 
 from typing import Any
 

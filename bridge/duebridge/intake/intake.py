@@ -1,4 +1,13 @@
-"""The loop of one intake: take a batch in, store it, and only then let its broker forget it."""
+"""The loop of one intake: take a batch in, store it, and only then let its broker forget it.
+
+    receive ─▶ read ─▶ store, in order ─▶ dead letters, confirmed ─▶ settle
+                                               └─ rejected: kept in the store
+
+While a large batch is being stored, the one before is settled and the next one received and read,
+if the source allows that.
+While the store or the dead-letter target is away the batch in hand waits, and nothing more is
+taken in; the broker keeps the rest.
+"""
 
 import math
 import time

@@ -1,4 +1,7 @@
-"""Parses messages into requests, or refusals, by their headers and their intake's rules. Pure."""
+"""Parses messages into requests by their headers and the rules of their intake. Pure.
+
+Arrival ─▶ ScheduleRequest | CancelRequest | RefusedMessage
+"""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache

@@ -1,8 +1,11 @@
 """The port that a connector implements: one `BrokerType`, found by an entry point.
 
-The entry point's name (connectors/README.md) is the `type` in the configuration. Every process
-whose configuration names the type loads the object, including producers: import the broker's client
-only inside the methods that need it.
+    [project.entry-points."duebridge.brokers"]
+    file = "file_connector.broker:FILE"
+
+The entry point's name is the `type` in the configuration. Every process whose configuration
+names the type loads the object, including producers: import the broker's client only inside the
+methods that need it.
 """
 
 from abc import ABC, abstractmethod

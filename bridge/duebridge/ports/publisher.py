@@ -1,4 +1,7 @@
-"""The port through which the worker publishes: deliveries in, one outcome each."""
+"""The port through which the worker publishes: deliveries in, one outcome each.
+
+The worker accesses brokers only through this module; `BrokerType.open_publisher` returns one.
+"""
 
 from collections.abc import Sequence
 from enum import Enum, IntEnum

@@ -1,6 +1,11 @@
 """Base classes and field types for the models of a broker type: settings and targets.
 
 Both are pydantic models. The docstring of a field becomes its description in the JSON schema.
+
+    class FileSettings(BrokerSettings):
+        type: Literal["file"]
+        directory: AtUse[Text]
+        \"\"\"Where the files are.\"\"\"
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,8 @@
-"""Checks an envelope, when it is scheduled, against all that it may end as."""
+"""Checks an envelope, when it is scheduled, against all that it may end as.
+
+envelope ─▶ its route's own limits ─▶ a delivery of the target's broker
+                                   ─▶ a dead letter of the dead-letter target's broker
+"""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase

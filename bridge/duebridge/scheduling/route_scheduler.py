@@ -1,4 +1,8 @@
-"""Schedules envelopes of one route: the engine behind the producer and the intakes."""
+"""Schedules envelopes of one route: the engine behind the producer and the intakes.
+
+envelopes ─▶ prepare_batch: within the route's limits? ─▶ store_batch: split by shard
+          ─▶ DelayStore.schedule ─▶ receipts
+"""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Sizes and ids of calls, and a rate that many processes share."""
+"""Sizes and ids of calls, and a rate that many processes share.
+
+A script blocks the server while it runs, so that calls are kept short.
+"""
 
 import secrets
 from bisect import bisect_right

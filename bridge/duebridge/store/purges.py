@@ -1,4 +1,8 @@
-"""Reads which routes were purged, when and by whom: the newest 1,000 of a namespace."""
+"""Reads which routes were purged, when and by whom: the newest 1,000 of a namespace.
+
+The layout is lua/registry/leave.lua's. A purge removes its route's journals, so that it is
+journalled beside them.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

@@ -1,4 +1,8 @@
-"""The routes of a namespace in the store: layout, number of shards, and the epoch of their life."""
+"""The routes of a namespace in the store: layout, number of shards, and the epoch of their life.
+
+A route's life begins when it is registered and ends when it is removed. Its shards carry it, and
+refuse calls of another.
+"""
 
 import secrets
 from collections.abc import Sequence
@@ -111,7 +115,10 @@ class Registry:
         return True
 
     def _opened_if_there(self, shard: Shard, life: Life, replaced: str = "") -> str | None:
-        """Open a shard as `_opened` does; None where its node of a Cluster is away."""
+        """Open a shard as `_opened` does; None where its node of a Cluster is away.
+
+        The call that needs the shard waits for that node, by its own patience.
+        """
         try:
             return self._opened(shard, life, replaced)
         except StoreUnavailable:

@@ -1,4 +1,7 @@
-"""The counters and histograms of this process; times in seconds, no ids in labels."""
+"""The counters and histograms of this process; times in seconds, no ids in labels.
+
+`duebridge.worker.reporting.gauges` exports the gauges of the store.
+"""
 
 import math
 import threading

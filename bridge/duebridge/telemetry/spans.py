@@ -1,7 +1,12 @@
-"""Records the OpenTelemetry spans of an envelope: schedule, wait, publish (docs/tracing.md).
+"""Records the OpenTelemetry spans of an envelope: schedule, wait, publish.
 
-All are children of the user's span: the bridge delivers `traceparent` unchanged, so it cannot name
-one of these spans.
+    the span that `traceparent` names
+      ├─ schedule   in the producer: the store call
+      ├─ wait       until a worker hands the envelope to the broker's client
+      └─ publish    until the broker's answer; linked to its wait
+
+All are children of the user's span, in one trace: the bridge delivers `traceparent` unchanged, so
+it cannot name one of these spans.
 """
 
 import logging

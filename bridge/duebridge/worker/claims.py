@@ -1,4 +1,8 @@
-"""Leases what there is room for: live envelopes, probes of held targets, and dead letters."""
+"""Leases what there is room for: live envelopes, probes of held targets, and dead letters.
+
+The loops of a worker share its lanes. A claim reserves its room while the store answers, and
+gives it back in one step with counting what it brought.
+"""
 
 import threading
 import time
@@ -269,7 +273,10 @@ class Claims:
 
     @staticmethod
     def _room(lane: Lane, health: TargetHealth | None) -> Load:
-        """Return the room for a claim; `health` is that of the only target."""
+        """Return the room for a claim; `health` is that of the only target.
+
+        What a held one gets is set aside, or tries it.
+        """
         room = lane.room().within(Load(lane.settings.batch, CALL_BYTES))
         if health is not None and health.mode == "up":
             return room.within(lane.share_of(health.window))

@@ -1,4 +1,8 @@
-"""Hands batches to the threads of their lanes, and knows all that is in flight."""
+"""Hands batches to the threads of their lanes, and knows all that is in flight.
+
+A lane's thread publishes. On one server it settles the batch, too; on a Cluster threads of the
+shard's node do, so that a node that is slow, or away, holds up no thread of a lane.
+"""
 
 import time
 from collections.abc import Callable, Iterable

@@ -1,6 +1,7 @@
 """Elects the one worker that exports a shard's gauges, so that sums over workers are right.
 
-A worker that dies loses the lease after `LEASE_MS`, and another one takes it (`lua/watch.lua`).
+The gauge lease is in the store (`lua/watch.lua`). A worker that dies loses it after `LEASE_MS`, and
+another one takes it. By its own clock a worker has it no longer than the store says.
 """
 
 import time
@@ -38,7 +39,11 @@ class GaugeLease:
         return self.is_held or not self._worker
 
     def take(self, store: DelayStore) -> Poll | None:
-        """Take or keep the lease; return the store's poll, None without an answer; never raises."""
+        """Take or keep the lease; return the store's poll.
+
+        None: the store did not answer, or refused. Deliveries do not depend on it: no error is
+        raised.
+        """
         began = self._monotonic()
         self.due_at = began + RENEW_EVERY_S
         try:

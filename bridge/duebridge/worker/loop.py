@@ -1,7 +1,13 @@
 """Serves the shards of one node of the store in turn: promote, claim, publish, settle.
 
+    pending ──promote──▶ ready ──claim──▶ unack ──publish──▶ the broker confirms ──ack──▶ gone
+       ▲                   ▲                ├─ retry, set aside ─▶ retry ──promote, resume──▶ ready
+       │                   └── reclaim ─────┤ (the lease ran out)
+       └── replay ── dead ◀── bury ─────────┘ ; a shunt takes dead to the dead-letter target
+
 The loop polls the store and claims; the threads of the lanes publish batches. A dead letter goes
-the way of any envelope. The store holds the only durable state.
+the way of any envelope, through the lane of its dead-letter target. The store holds the only
+durable state.
 """
 
 import threading
@@ -234,7 +240,10 @@ class Loop:
             self._end_outages()
 
     def _run_guarded(self) -> None:
-        """Take a turn, then sleep until the next known work or a hint."""
+        """Take a turn, then sleep until the next known work or a hint.
+
+        Whatever a turn raises is logged once, and the loop goes on after a pause.
+        """
         try:
             if not self.run_once():
                 self._woken.wait(self.sleep_s())

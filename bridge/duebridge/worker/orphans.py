@@ -1,6 +1,8 @@
-"""Resumes what was set aside for targets that no worker holds any more (bridge/README.md).
+"""Resumes what was set aside for targets that no worker holds any more.
 
-Whoever then tries a target that still fails, holds it, and resumes no more.
+A worker resumes what it set aside itself. One that leaves, or forgets a target, resumes nothing,
+and its orphans would wait for the end of `hold`. So each worker looks for their tags among the
+retries of its shards. Whoever then tries a target that still fails, holds it, and resumes no more.
 """
 
 from collections.abc import Container, Mapping
@@ -63,6 +65,7 @@ class Orphans(PeriodicTask):
         return is_idle and view.gauge_lease.is_held_or_unused
 
     def _tags(self, view: ShardView) -> set[str]:
+        """Return the tags of some more retries of a shard."""
         found: set[str] = set()
         with suppress(StoreError):  # the loop of the shard tells of a store that is away
             most_pages = 0 if self._closed.is_set() else PAGES
@@ -105,5 +108,8 @@ class Orphans(PeriodicTask):
                 self._worker.resume(view, tag)
 
     def _may_try(self, view: ShardView) -> bool:
-        """Whether this process would find out that a target still fails, and resume no more."""
+        """Whether this process would find out that a target still fails, and then resume no more.
+
+        Else it would give what another holds back to that again and again.
+        """
         return self._worker.lanes[view.target.broker].is_open

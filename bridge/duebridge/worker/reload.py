@@ -1,8 +1,11 @@
-"""Hot-reloads the configuration file (bridge/README.md).
+"""Hot-reloads the configuration file.
 
-Compares its text, so that symlinks (a mounted ConfigMap) and editors that replace the file work.
-Applies a text after two consecutive reads returned it, to skip half-written files. A pipe is not
-read again: that would wait for somebody who writes it, while a stop waits too.
+Compares the file's text once a second, so that symlinks (a mounted ConfigMap) and editors that
+replace the file work. Applies a text after two consecutive reads returned it, to skip half-written
+files. SIGHUP applies the current text immediately, even if unchanged: the contents of
+`${file:...}` may have changed. What the store refuses for now is tried again at every read; any
+other refused text once such a file of its changes: a mounted Secret may come after its ConfigMap.
+A pipe is not read again: that would wait for somebody who writes it, while a stop waits too.
 """
 
 import os

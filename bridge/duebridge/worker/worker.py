@@ -1,4 +1,8 @@
-"""Moves envelopes from due to delivered, in a loop for each node of the store."""
+"""Moves envelopes from due to delivered, in a loop for each node of the store.
+
+A node that is slow, or away, holds up the loop of its own shards alone (`duebridge.worker.loop`).
+The loops share lanes; a shard whose slot moves goes to the loop of its new node.
+"""
 
 import threading
 import time

@@ -22,7 +22,12 @@ def kafka_headers(headers: Headers, properties: Properties | None) -> list[Kafka
 
 
 def plain_headers(headers: Headers, properties: Properties | None) -> list[KafkaHeader]:
-    """Return headers as pairs of a name and bytes or None, in order (kafka/README.md).
+    """Return headers as pairs of a name and bytes or None, in order.
+
+    Text is encoded as UTF-8, an int as ASCII digits, a bool as `true` or `false`, another value of
+    AMQP as JSON; bytes and None are unchanged. `content_type` becomes the header `content-type`,
+    unless there is one; other properties, which only a dead letter has here, become headers
+    `x-dlq-*`.
 
     Raises `UnicodeEncodeError` for text that UTF-8 cannot encode.
     """

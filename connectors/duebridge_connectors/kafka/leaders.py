@@ -1,4 +1,7 @@
-"""Keeps records from partitions without a leader, where each would wait for the whole deadline."""
+"""Keeps records from partitions without a leader, where each would wait for the whole deadline.
+
+A topic's leaders are looked up anew once a second while it lacks one, and after a missing answer.
+"""
 
 import time
 from collections.abc import Callable, Collection, Iterable

@@ -75,7 +75,11 @@ class KafkaPublisher(Generic[Client]):
         connection.observe(client, [attempt.outcomes[index] for index in indexes])
 
     def _retry_unlocated(self, attempt: PublishAttempt[Client]) -> None:
-        """Look up the topics that were missing, and send to those that exist once more."""
+        """Look up the topics that were missing, and send to those that exist once more.
+
+        The topic may have been made again with fewer partitions since the client looked. Where no
+        look-up tells, the refusal stands: the broker has answered.
+        """
         refused = {index: attempt.outcomes[index] for index in sorted(attempt.unlocated)}
         if refused and attempt.deadline.left_s():
             self._send(self._bulk, attempt, list(refused))
@@ -91,7 +95,11 @@ class KafkaPublisher(Generic[Client]):
                 self._send(self._bulk, attempt, sorted(attempt.temporary))
 
     def _retry_individually(self, attempt: PublishAttempt[Client]) -> None:
-        """Retry each record of a refused batch on its own: another record may have caused it."""
+        """Retry each record of a refused batch on its own: another record may have caused it.
+
+        Those for which no time is left are no failures: nothing was appended, and they come again.
+        As each publish tries one at least, the next batch is smaller.
+        """
         suspects = {
             index: _not_tried_alone(attempt.outcomes[index])
             for index in sorted(attempt.refused - attempt.temporary)

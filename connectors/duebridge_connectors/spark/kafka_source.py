@@ -1,7 +1,10 @@
 """Spark's Kafka connector: its options, and the topics it reads.
 
-Certificates and keys travel as text, so executors need no files. The driver resolves all of it, and
-it reaches the tasks inside the query's plan, which does not show it.
+`kafka_options` translates a broker of the configuration, which has librdkafka's names, to those of
+the Java client; certificates and keys travel as text, so executors need no files. The driver
+resolves all of it, and it reaches the tasks inside the query's plan, which does not show it.
+
+    spark.read.format("kafka").options(**kafka_options(config, "orders")).option("subscribe", ...)
 """
 
 import json

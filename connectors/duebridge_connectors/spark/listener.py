@@ -1,5 +1,8 @@
 """Figures of streaming queries for a monitor: rows, rejects and lag of every batch.
 
+    query ─▶ Spark's progress: rows, offsets ─┐
+    commit ─▶ SUMMARY/batch-N.json: counts ───┴─▶ BatchFigures ─▶ your function
+
 Spark has no figures of a Python sink, so the counts come from the files of option `summary`.
 """
 

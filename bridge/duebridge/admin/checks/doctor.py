@@ -1,4 +1,7 @@
-"""Checks store and routes for common mistakes; every finding has a remedy. The checks only read."""
+"""Checks store and routes for common mistakes; every finding has a remedy. The checks only read.
+
+Brokers are checked by `duebridge.admin.checks.broker_checks`.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias

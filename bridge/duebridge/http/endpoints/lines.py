@@ -1,4 +1,7 @@
-"""Many envelopes in a request, one a line: read, stored and answered as they come."""
+"""Many envelopes in a request, one a line: read, stored and answered as they come.
+
+lines ─▶ envelopes ─▶ one call a batch ─▶ receipts, one a line and in order
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,8 @@
-"""The scripts of a shard's cold tier: what leaves for files, and may come back (lua/README.md)."""
+"""The scripts of a shard's cold tier: what leaves for files, and what may come back.
+
+A row counts in the files once a commit names it; the store knows the ids of all such rows by a
+filter, and what became of them since by tombstones (lua/README.md).
+"""
 
 from collections.abc import Sequence
 
@@ -32,7 +36,10 @@ class ColdCalls(ShardCalls):
         return read_reply(reply, DemoteReply)
 
     def lift(self, generation: int, names: Sequence[str], lease: str = "") -> int:
-        """Drop tombstones and void copies before `generation`, by `Mark.name`; return how many."""
+        """Drop tombstones and void copies, by their `Mark.name`; return how many.
+
+        A tombstone of `generation` or later stays. Refused without the caller's `lease`.
+        """
         reply = self._run("lift", generation, len(names), *names, lease)
         return read_reply(reply, LiftReply).dropped
 

@@ -45,7 +45,10 @@ class DividedShard(ShardCalls):
     def split(
         self, state: str, most: int, due_from_ms: int | None = None, due_to_ms: int | None = None
     ) -> Split:
-        """Divide a state into at most 500 parts of equal size, each of at most `most` envelopes."""
+        """Divide a state into parts of at most `most` envelopes, of equal size; at most 500 parts.
+
+        The server looks up each cut by its rank: a million envelopes cost it as much as a thousand.
+        """
         lower = "-inf" if due_from_ms is None else due_from_ms
         upper = "+inf" if due_to_ms is None else due_to_ms
         reply = self._run("split", state, lower, upper, most)

@@ -1,4 +1,10 @@
-"""The lease of a route's cold tier: it excludes jobs that would undo each other (lua/README.md)."""
+"""The lease of a route's cold tier: it excludes jobs that would undo each other.
+
+    occupy each shard ─▶ renew, in a thread ─▶ turn: an earlier token is refused ─▶ vacate
+
+It lives in the store, by the store's clock. A killed job's lease runs out; a job that was stopped
+for longer finds it lost, and the scripts refuse what it still sends.
+"""
 
 import os
 import socket
@@ -78,7 +84,10 @@ class ColdLease:
         self._occupy(self._token)
 
     def turn(self) -> None:
-        """Change the token: what was sent with the one before fails; raises as `check` does."""
+        """Change the token: what was sent with the one of before, and is still on its way, fails.
+
+        Raises as `check` does.
+        """
         self._occupy(token_hex(8))
 
     def _occupy(self, token: str) -> None:

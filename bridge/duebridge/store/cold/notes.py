@@ -1,4 +1,8 @@
-"""The notes of a shard about its route's cold tier: marks on cold rows, and hydrate's progress."""
+"""The notes of a shard about its route's cold tier: marks on cold rows, and hydrate's progress.
+
+A mark is a tombstone of an id, or says that a batch's copy of it is void (lua/README.md). Scripts
+write and obey marks; a job reads all of them at once.
+"""
 
 from typing import Any, NamedTuple
 

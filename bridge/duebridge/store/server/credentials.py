@@ -1,4 +1,7 @@
-"""The user and the password in a store's URL, read again whenever a connection is made."""
+"""The user and the password in a store's URL, read again whenever a connection is made.
+
+So a password that changes in its file is used by the next connection, without a restart.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,4 +1,7 @@
-"""Starts the server of an embedded store that died again, for who has it open as the same user."""
+"""Starts the server of an embedded store that died again, for who has it open as the same user.
+
+One that was stopped stays so until it is opened again: it took its socket along.
+"""
 
 import os
 import time

@@ -1,4 +1,8 @@
-"""Loads the scripts: each Lua file with its included parts put in."""
+"""Loads the scripts: each Lua file with its included parts put in.
+
+A script names its parts in one comment line, `-- @include prelude poll`; each is a file of
+`lua/shared`. The name of a script is its file's name.
+"""
 
 import re
 from collections.abc import Callable

@@ -1,7 +1,9 @@
-"""Encodes the log positions of a call for the scripts: lua/shared/places.lua has their rules.
+"""Encodes the log positions of a call for the scripts: lua/shared/places.lua.
 
-A shard accepts each position once: a repeat answers `duplicate`, due 0 where the id is gone (a
-cancel answers `unknown`), and changes nothing. Callers keep three rules:
+A shard accepts each position once, whatever happened to its envelope since: a repeat answers
+`duplicate`, due 0 where the id is gone (a cancel answers `unknown`), and changes nothing. A message
+that was not stored (`too_far`, `expires_before_due`, `conflict`, `in_flight`) is judged again when
+it is redelivered, but never undoes a later position of its id. Callers keep three rules:
 
 - Calls name the positions of a log in its order, and a failed call is repeated before the next:
   every earlier position counts as accepted.
@@ -9,6 +11,8 @@ cancel answers `unknown`), and changes nothing. Callers keep three rules:
   another shard may be further by now.
 - A message that the caller refuses is sent as a `refused_row`. Else the mark would pass it, and the
   message would be lost if the caller ended before its dead letter was confirmed.
+
+At most 1,000 messages of a log may be unsettled.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,10 @@ BEYOND_ANY_TIME = 2**52  # scores from here on: lua/shared/dead.lua
 
 
 class Poll(NamedTuple):
-    """Counts by state and the first score of each, ms, -1 for none; as in lua/shared/poll.lua."""
+    """Counts by state and the first score of each state, in ms; -1 for none.
+
+    The order is lua/shared/poll.lua's.
+    """
 
     now_ms: int
     pending: int

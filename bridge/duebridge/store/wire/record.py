@@ -1,7 +1,10 @@
 """The stored form of an envelope: its record (a fixed prefix, then a blob) and its flight.
 
-lua/shared/record.lua and flight.lua lay out prefix and flight; six-byte integers are read as 2 + 4.
-A blob is one codec byte and a msgpack array (`EnvelopeContent`), zstd-compressed when that pays.
+The prefix and the flight are laid out as in lua/shared/record.lua and flight.lua; six-byte
+integers are read as 2 + 4. A blob is one codec byte and a msgpack array (`EnvelopeContent`),
+zstd-compressed when that pays. Scripts never decode a blob; they take its record's layout from
+the codec: 0.2.0 can read no header that is an AMQP field, so that such a record is of layout 2,
+which it leaves alone.
 """
 
 import threading

@@ -1,4 +1,8 @@
-"""The worker's path to one broker: publisher, threads, window, and the health of its targets."""
+"""The worker's path to one broker: publisher, threads, window, and the health of its targets.
+
+A lane is closed until its broker answered a ping, and again when the broker is unreachable. A
+target that fails is held alone (`duebridge.worker.lanes.targets`).
+"""
 
 import threading
 import time
@@ -322,7 +326,10 @@ class Lane:
                 health.aside[shard] = ProbeCursor()
 
     def end_idle_holds(self, served: Set[Shard], awaiting: Container[object]) -> None:
-        """End the holds of targets for which nothing waits: no envelope could end them."""
+        """End the holds of targets for which nothing waits: no envelope could end them.
+
+        None is set aside for them in a shard that is served, and no route is `awaiting` them.
+        """
         with self.lock:
             for health in self.targets.held():
                 health.keep_shards(served)

@@ -1,4 +1,7 @@
-"""The threads of a lane that probes and dead letters may take: half of them at most."""
+"""The threads of a lane that probes and dead letters may take: half of them at most.
+
+A silent target keeps its thread until the publish deadline, so one thread is left to the others.
+"""
 
 from collections.abc import Callable
 

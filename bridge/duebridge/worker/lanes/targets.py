@@ -1,4 +1,11 @@
-"""The health of each target of a lane: up, held after a failure, or probing (bridge/README.md)."""
+"""The health of each target of a lane: up, held after a failure, or probing.
+
+A batch to a target that brought failures of the target and no confirm holds it; beside confirms a
+failure is its envelope's alone. So is that of a part of the target which the publisher knows to be
+away, such as a partition without a leader: it ends a hold. A held target is tried with one
+envelope a second. A target that confirms is up. One for which nothing waits is forgotten: its next
+failure holds it again.
+"""
 
 import time
 from base64 import b32encode

@@ -1,4 +1,7 @@
-"""Samples the whole store once a minute: memory, fitness, and routes that no worker serves."""
+"""Samples the whole store once a minute: memory, fitness, and routes that no worker serves.
+
+Detects a store that fills up or becomes unfit after the start.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -56,7 +59,10 @@ class StoreMonitor(PeriodicTask):
         return AGAIN_S if self.snapshot is None else SNAPSHOT_EVERY_S
 
     def run_once(self) -> None:
-        """Sample once; the store may be unreachable or deny the commands."""
+        """Sample once; the store may be unreachable or deny the commands.
+
+        Whatever else is raised is logged once, and once that a sample succeeds again.
+        """
         try:
             self.snapshot = self._sample()
             self._failure.end()

@@ -153,7 +153,11 @@ class KafkaPythonClient:
         )
 
     def _call_any_node(self, call: Callable[[str], object], timeout_s: float) -> Any:
-        """Call with one bootstrap server after the other until one answers."""
+        """Call with one bootstrap server after the other until one answers.
+
+        Bootstrap servers have separate connections. A leader's connection allows one request in
+        flight and is busy with produce requests.
+        """
         deadline = Deadline(timeout_s)
         nodes = [node.node_id for node in self._net.cluster.bootstrap_brokers()]
         if not self._metadata_lock.acquire(timeout=deadline.left_s()):

@@ -26,7 +26,12 @@ log = logging.getLogger(__name__)
 
 
 class KafkaSource:
-    """A `Source` of one topic; see `duebridge.ports.source`."""
+    """A `Source` of one topic; see `duebridge.ports.source`.
+
+    Everything before a committed offset was settled by a member of the group: each begins at the
+    committed offset and commits exactly what was settled. So nothing is skipped, whoever owns a
+    partition, and whatever a late member commits.
+    """
 
     runs_ahead = True
 
@@ -63,7 +68,11 @@ class KafkaSource:
         return batch  # empty if the consumer was dropped
 
     def settle(self, arrivals: Sequence[Arrival]) -> None:
-        """Commit the positions after the messages; see `Source.settle`."""
+        """Commit the positions after the messages; see `Source.settle`.
+
+        A commit that the group refuses is forgotten or made up for later: the messages may come
+        again, and their places tell.
+        """
         with self._lock, self._dropping():
             last = {arrival.handle[0]: arrival.handle for arrival in arrivals}
             for log_, epoch, offset in last.values():

@@ -1,4 +1,8 @@
-"""Watches the topic's id: a topic that was deleted and recreated is another log."""
+"""Watches the topic's id: a topic that was deleted and recreated is another log.
+
+Clients that fetch by name go on at their old offset in the new topic. What they read there counts
+as the old topic's until the watch notices; then everything is read from the beginning.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""A batch in flight; while its caller waits, only the connection's thread changes it."""
+"""A batch in flight: its encoded messages and their outcomes.
+
+The caller creates a batch and waits for it; meanwhile only the connection's thread changes it.
+"""
 
 import threading
 
@@ -136,7 +139,11 @@ class UnconfirmedMessages:
         return taken
 
     def give_back(self, message_id: str, outcome: Outcome) -> None:
-        """Record a basic.return; the ack that follows is no confirm."""
+        """Record a basic.return; the ack that follows is no confirm.
+
+        A basic.return carries only the id. If two messages with that id are in flight, both become
+        INDETERMINATE.
+        """
         message = self._newest.get(message_id)
         if message is None:
             return

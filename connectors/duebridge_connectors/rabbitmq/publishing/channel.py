@@ -32,9 +32,15 @@ TURN_S = 0.2  # with a channel that another exchange waits for
 class ExchangeChannel:
     """Publishes to one exchange in order and settles each message.
 
-    Messages are pipelined, except those that may close the channel (rabbitmq/README.md). Where the
-    connection has no more channels, exchanges take turns. `handover` guards `is_sent` and
-    `is_finished`: a finished batch sends no further message.
+    Messages are pipelined, except those that may close the channel, which are in flight alone:
+    risky ones, bodies larger than any this channel has accepted (so always the first), routing keys
+    that were in flight when the channel closed without a known culprit, and, for a minute after a
+    topic permission refused one, each routing key that has not been confirmed since.
+
+    Where the connection has no more channels, exchanges take turns: what waits for a channel of
+    `room` gets one that has nothing in flight, once that has nothing to send or has had its turn.
+
+    `handover` guards `is_sent` and `is_finished`: a finished batch sends no further message.
     """
 
     def __init__(self, connection: Any, exchange: str, handover: Lock, room: ChannelRoom) -> None:
@@ -158,6 +164,7 @@ class ExchangeChannel:
             self.release()
 
     def _send_waiting(self) -> None:
+        """Send the messages that may be sent now."""
         if not self._waiting or not self._channel.is_open or self._has_had_its_turn():
             return
         with self._handover:

@@ -1,4 +1,7 @@
-"""Opens channels, in turn where the broker allows no more; runs on the connection's thread."""
+"""Opens the channels of a connection, in turn where the broker allows no more of them.
+
+All code here runs on the connection's thread.
+"""
 
 from collections import deque
 from collections.abc import Callable

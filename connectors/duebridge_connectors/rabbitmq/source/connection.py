@@ -1,4 +1,8 @@
-"""A connection that its user drives step by step: nothing is read before it is wanted."""
+"""A connection that its user drives step by step, and whose messages go into an inbox.
+
+No thread is between the socket and the intake: nothing is read before it is wanted, so a producer
+that is faster than the store fills no memory here.
+"""
 
 from typing import Any, Final
 

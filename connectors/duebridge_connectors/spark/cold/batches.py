@@ -1,4 +1,9 @@
-"""Batches of cold rows: written and verified, then published."""
+"""Batches of cold rows: written and verified, then published.
+
+rows ─▶ Parquet of a batch, read back by each task ─▶ commit           write_batch, commit_of
+rows never stored ─▶ their ids marked ─▶ living, repeated, later… ones to the store  publish_batch
+                                      └▶ earlier rows of the others end ─▶ commit
+"""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -106,6 +111,7 @@ def _check_commit(tier: Tier, batch: Commit, lease: ColdLease) -> None:
 
 
 def _repeated(spark: SparkSession, tier: Tier, batch: Commit) -> list[str]:
+    """Return the ids of several rows of a batch."""
     rows = read_cold(spark, tier, batch.files, ["id"]).groupBy("id").count()
     return [row.id for row in rows.where("count > 1").collect()]
 

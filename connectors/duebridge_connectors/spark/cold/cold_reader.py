@@ -1,4 +1,8 @@
-"""Reads the rows of a cold tier with Arrow, without Spark: for the command line."""
+"""Reads the rows of a cold tier with Arrow, without Spark: for the command line.
+
+files by their first hour ─▶ opened when their hour comes ─▶ merged by due ─▶ without pulled rows
+rows of batches that still leave the store, where they are asked for ─▶ their place in the removal
+"""
 
 from collections.abc import Iterator
 from heapq import heappop, heappush

@@ -1,7 +1,12 @@
-"""The log of a cold tier: numbered entries that say which data files count (docs/spark/demote.md).
+"""The log of a cold tier: numbered entries that say which data files count.
+
+    PATH/route=R/batch=B/due=…/….parquet                        rows
+    PATH/route=R/_commits/00000000000000000042.json             entry 42: a commit
+    PATH/route=R/_commits/00000000000000000064.json             a commit, and the state after it
 
 An entry is created, never written over: of two writers of a number one goes on with the next. A
-reader takes the last entry that has a state and those after it, however long the log is.
+reader takes the last entry that has a state and those after it, however long the log is. A file
+without a commit does not count: its writer was killed before verification.
 
 Versions up to 0.2 had a file a commit, `_commits/B-demoted.json`. They count as they are, and the
 first entry that is written takes them over. This module needs Arrow, not Spark.

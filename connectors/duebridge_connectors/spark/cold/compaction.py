@@ -1,9 +1,13 @@
 """Merges small files of a cold tier: nightly batches of a year become few files.
 
+small files, without what has returned ─▶ one file, sorted by due ─▶ commit, if they still count
+lists of pulled rows, without those that are past ─▶ one list, sorted by id ─▶ the same
+lists of void rows ─▶ one of their own
+
 Rows keep their batch, so what the store notes about copies stays true. Jobs merge while they have
 the tier's lease, as they sweep: a merge that lost it does not count, since its files may have been
-swept. Should a hydrate that lost its own commit after a merge of files it took, it is as one killed
-before its commit: it runs again, and its rows are duplicates.
+swept. Should a hydrate that lost its own commit after a merge of files it took, it is as
+one killed before its commit: it runs again, and its rows are duplicates.
 """
 
 from collections.abc import Callable, Iterator, Sequence

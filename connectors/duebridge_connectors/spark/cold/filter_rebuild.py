@@ -1,4 +1,9 @@
-"""Rebuilds what the store knows of the cold ids, from the files: filter, floor and marks."""
+"""Rebuilds what the store knows of the cold ids, from the files.
+
+still cold rows ─┬─ their ids ─▶ a new filter in each shard, sized by their number
+                 ├─ the lowest generation ─▶ the floor: the store refuses rows below it
+                 └─ marks without any of them ─▶ dropped
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,10 @@
-"""The owner of a cold tier's log, the namespace whose rows it has: `PATH/route=R/_owner.json`.
+"""The owner of a cold tier's log: the namespace whose rows it has.
+
+    PATH/route=R/_owner.json                                    {"namespace": "duebridge"}
 
 Two namespaces with one path and one route's name would share a log, and whoever hydrates first
-would commit the rows of both as returned.
+would commit the rows of both as returned. Nothing else of a store outlives it as its files do: one
+that was lost, restored, moved or purged goes on with them.
 """
 
 import msgspec

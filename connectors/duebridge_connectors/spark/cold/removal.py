@@ -1,4 +1,7 @@
-"""Removal of the rows of a batch from the store, once their files are committed."""
+"""Removal of the rows of a batch from the store, once their files are committed.
+
+committed rows ─▶ shard by shard, in order ─▶ demote.lua ─▶ commit
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

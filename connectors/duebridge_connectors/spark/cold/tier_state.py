@@ -1,7 +1,10 @@
 """The state after a log of commits: the cold rows, by file.
 
-`returned`: up to which due instant a file's rows are in the store again. `pulled`: lists of single
-rows that are, or that a later row ended. `spent`: files that no longer count, and since when.
+    files    a file counts from the commit that adds it (a demote's: that removed it from the store)
+    returned up to which due instant a file's rows are in the store again
+    pulled   lists of single rows that are, of files that still wait, or that a later row ended
+    spent    files that no longer count, and since when: kept for readers and backups, then swept
+
 Commits add or take, and taking again changes nothing: so jobs that overlap need no order.
 """
 

@@ -1,4 +1,9 @@
-"""A place of files: its URI, and the options of its store with their references unresolved."""
+"""A place of files: its URI, and the options of its store with their references unresolved.
+
+    configuration ─▶ Stores ─ place(uri) ─▶ Place ─▶ tasks ─ settings() ─▶ resolved, in each process
+
+So what travels to a task or into a message has no secret.
+"""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,16 @@
-"""The job `demote`: moves what is due beyond the horizon to files (docs/spark/demote.md)."""
+"""The job `demote`: moves envelopes due beyond the horizon from the store to Parquet files.
+
+store: pending, due beyond the horizon
+  │  a task reads a slice, and writes it, in one Python process; read back, counted, compared
+  ▼
+Parquet of a new batch ─▶ rebuild the filter of the cold ids if it has no room for them
+  │
+  ▼
+commit: the copies are complete
+  │  demote.lua: unchanged envelopes leave; the copy of one that changed, or is due soon, is void
+  ▼
+commit: the copies count ─▶ merge and delete a few files
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -95,7 +107,10 @@ def copy_far_rows(spark: SparkSession, tier: Tier, config: str) -> Commit | None
 
 
 def copied_slices(spark: SparkSession, reader: StoreReader, batch: ColdBatch) -> DataFrame:
-    """Return the files (`WRITTEN`) of a batch that tasks write of what a reader finds."""
+    """Return the files (`WRITTEN`) of a batch that tasks write of what a reader finds.
+
+    To hand the rows to Spark in between takes half of the CPU again.
+    """
     slices = reader.partitions()
     numbers = spark.range(0, len(slices), 1, max(1, len(slices)))
     return numbers.mapInArrow(partial(copy_slices, reader, slices, batch), WRITTEN)

@@ -1,4 +1,16 @@
-"""The job `hydrate`: returns cold rows to the store before they are due (docs/spark/hydrate.md)."""
+"""The job `hydrate`: returns cold rows to the store before they are due.
+
+lease of the tier: one hydrate at a time ─▶ from here on nothing due in the horizon goes cold
+                                      ▼
+files of the hours up to the horizon ─┐
+rows of later hours, moved forward ───┤   without void copies and rows already returned
+                                      ▼
+schedule.lua, which obeys tombstones ─▶ pending         refused rows stay cold
+                                      ▼
+commit: taken, pulled, left ─▶ drop used tombstones ─▶ rebuild a worn filter
+                                      ▼
+note how far the store is complete
+"""
 
 from collections.abc import Sequence
 from typing import Any

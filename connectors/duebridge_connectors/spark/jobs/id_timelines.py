@@ -1,4 +1,7 @@
-"""Tells the stories of the ids that a verdict names, for its page."""
+"""Tells the stories of the ids that a verdict names, for its page.
+
+violations ─▶ some ids of each kind ─▶ journal, messages, store, receipts ─▶ lines by time
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence

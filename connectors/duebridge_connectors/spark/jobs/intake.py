@@ -1,7 +1,10 @@
 """The job `intake`: every record of a Kafka topic becomes an envelope of a route, once.
 
-The topic's id is checked before and after each batch. The checkpoint is kept below that id, so a
-topic that was deleted and recreated is read from its beginning, under other ids.
+    topic ─▶ micro-batch: offsets planned in the checkpoint ─▶ check id ─▶ write ─▶ check again
+
+A batch interrupted by the end of the driver runs again with the same offsets and thus the same ids:
+stored records count as duplicates. The checkpoint is kept below the topic's id, so a topic that was
+deleted and recreated is read from its beginning, under other ids.
 """
 
 import re

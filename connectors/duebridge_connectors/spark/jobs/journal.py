@@ -1,7 +1,13 @@
-"""The job `journal`: appends the journal to a Delta table, every row once (docs/spark/journal.md).
+"""The job `journal`: appends the journal to a Delta table, every row once.
+
+    readStream ─▶ a batch: ranges of entries ─▶ tasks: journal of the store ─▶ files by day
+                                                  driver: one commit ◀─┘
 
 A task reads entries and writes files in one Python process: to hand rows to Spark in between takes
 twice the CPU of both.
+A repeated batch finds its number in the table and changes nothing; one of a checkpoint that is not
+where the table is fails. Files of a batch that was killed before its commit are named by nobody,
+and the job tidy removes them.
 """
 
 from collections.abc import Callable, Iterable, Iterator

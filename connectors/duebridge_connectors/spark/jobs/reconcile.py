@@ -1,7 +1,14 @@
-"""The job `reconcile`: compares accepted envelopes with their outcomes (docs/spark/reconcile.md).
+"""The job `reconcile`: compares accepted envelopes with their outcomes, and gives a verdict.
 
-The store is read first: envelopes that leave it later are found in a broker. It is asked again for
-ids that seem lost, because an envelope that changes its state during the read may be missed.
+    store ─▶ a snapshot ────┐   read first: envelopes that leave it later are found in a broker
+    Kafka topics, exports ──┤
+    journal, receipts ──────┴─▶ facts ─▶ one row per id ─▶ verdicts ─▶ totals, violations, stories
+                                         suspects' stories ──┘  ▲
+                                         gaps, clocks: doubts ──┘
+
+Only envelopes accepted within [since, until] are judged; `until` is the start of the job. The store
+is asked again for ids that seem lost, because an envelope that changes its state during the read
+may be missed.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,11 @@
-"""The job `replay`: schedules dead letters of a Kafka topic to their routes again."""
+"""The job `replay`: schedules dead letters of a Kafka topic to their routes again.
+
+    topic, up to its present end ─▶ dead letters ─▶ selection ─▶ counted: the dry run
+                                                             └─▶ by route: write
+
+The topic keeps its records. The store remembers the ids of replayed dead letters, so running the
+job again changes nothing.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,8 @@
-"""The job `report`: figures of the past and a forecast, as Parquet and one page.
+"""The job `report`: figures of the past and a forecast, as Parquet and as one page.
+
+    journal, live or a table ─▶ figures by hour and by day, reasons ─┬─▶ OUT/*.parquet
+    store, cold tiers ─▶ envelopes falling due, by hour ─────────────┴─▶ OUT/report.html
+    violations of reconcile, if given ─▶ duplicates
 
 Only counts, times, routes and reasons leave the store: no id, no body, no header, no error text.
 """

@@ -1,7 +1,9 @@
 """The job `schedule`: rows of files or of a table become envelopes of a route.
 
-Rows due beyond the horizon of a cold tier go to it, unless their ids live in the store; near and
-doubtful ones to the store.
+what a killed demote left is finished
+rows, evaluated once ─┬─ far ─▶ packed, without rows already cold ─▶ batch, verified ─▶ commit
+                      ├─ far, of an id that lives in the store ─▶ the store, which judges it
+                      └─ near or doubtful ─▶ the store
 """
 
 from collections.abc import Mapping, Sequence
@@ -156,7 +158,12 @@ def _schedule_far(
 
 
 def _settled(rows: DataFrame) -> DataFrame:
-    """Evaluate the rows once: the far and the near half are read one after the other."""
+    """Evaluate the rows once: the far and the near half are read one after the other.
+
+    Another `now()`, or a table that changed, would put a row into neither half, or into both. The
+    executors' disks keep the rows, until Spark finds that nobody uses the frame any more. Rows that
+    are lost with an executor fail the job; those of `persist` would be evaluated anew.
+    """
     return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
 
 

@@ -1,5 +1,8 @@
 """The job `tidy`: merges the small files of a Delta table, and removes what nobody reads any more.
 
+    small files of a day ─▶ one file ─▶ commit      (readers of the older version go on)
+    files that no version has named for `keep` ─▶ removed
+
 It runs beside the jobs that append to the table, by `deltalake`, without Spark. A merge changes no
 row, so an append at the same time stands; a run that is killed leaves at most files for the next.
 """
@@ -81,7 +84,10 @@ def tidy(table: FileLocation | str, keep_ms: int) -> TidySummary:
 
 
 def _remove_empty_folders(table: FileLocation | str, before: datetime) -> None:
-    """Remove the folders whose files are gone; a younger one may be about to get its first."""
+    """Remove the folders whose files are gone; a younger one may be about to get its first.
+
+    A job that writes into one meanwhile keeps it: only an empty folder is removed.
+    """
     if location_of(table).address.kind not in _HAVE_FOLDERS:
         return
     files, path = open_filesystem(table)

@@ -1,4 +1,7 @@
-"""The job `tidy-cold`: merges the small files of a cold tier, and deletes what nobody reads."""
+"""The job `tidy-cold`: merges the small files of a cold tier, and deletes what nobody reads.
+
+It needs no Spark session. Demote and hydrate do a small part of it at their end.
+"""
 
 import msgspec
 

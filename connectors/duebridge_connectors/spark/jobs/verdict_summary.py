@@ -1,4 +1,9 @@
-"""Weighs the verdicts of `reconcile` against what is missing, and sums them up."""
+"""Weighs the verdicts of `reconcile` against what is missing, and sums them up.
+
+facts ─▶ odd ids in full, ordinary ids counted ─▶ verdicts
+verdicts ─▶ suspects ─▶ their stories ─┐
+verdicts ──────────────────────────────┴─▶ gaps, clocks ─▶ named or in doubt ─▶ summary, files
+"""
 
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -1,8 +1,11 @@
 """Packs rows of an Arrow batch for the store; a row that is no valid envelope gets a reason.
 
-Plain rows, found by whole columns, skip the checks of `Envelope.new` and `RouteLimits`, which would
-accept them unchanged; both paths give the same bytes. The broker types are asked about every row. A
-doubtful row takes the full path, so only those two refuse rows.
+    batch ─▶ find plain rows by whole columns ─▶ plain: an Envelope without its checks
+                                              └▶ others: Envelope.new, RouteLimits.check
+
+`Envelope.new` and `RouteLimits` would accept a plain row unchanged; both paths give the same
+bytes. The broker types are asked about every row. A doubtful row takes the full path, so only those
+two refuse rows.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,8 @@
-"""The columns that the writer accepts, with their types, and those that the readers return."""
+"""The columns that the writer accepts, with their types, and those that the readers return.
+
+All columns are checked before the first row is written; the error names every wrong column with
+the expected and the given type.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias

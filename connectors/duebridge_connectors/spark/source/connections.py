@@ -1,4 +1,8 @@
-"""Connections of tasks: one for each Python worker and store, kept for its next task."""
+"""Connections of tasks: one for each Python worker and store, kept for its next task.
+
+A Python worker of Spark runs one task at a time, so an executor has at most as many connections as
+cores. Spark ends a worker that had nothing to do for a minute, and its connection with it.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

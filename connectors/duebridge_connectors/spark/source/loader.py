@@ -1,8 +1,12 @@
 """One attempt of a write task: Arrow batches in, counts and rejects out.
 
-While the store works on one batch, the task packs the next one; no third one is begun. Every row
-adds to exactly one count of the `Summary`. Calls are idempotent by id, so an attempt may be
-repeated, or run twice at once.
+    Arrow batch ─▶ Packer ─┬▶ by shard, in short calls ─▶ store: accepted, duplicate, ...
+                           └── refused ───────────────────┴─▶ RejectWriter
+     the task's thread     │  a thread that sends
+
+While the store works on one batch, the task packs the next one; no third one is begun.
+Every row adds to exactly one count of the `Summary`. Calls are idempotent by id, so an attempt may
+be repeated, or run twice at once.
 """
 
 import gc

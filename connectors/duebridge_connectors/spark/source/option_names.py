@@ -1,4 +1,7 @@
-"""The names of options: in Spark `dueAfter`, in Python and the code, and earlier, `due_after`."""
+"""The names of options: in Spark `dueAfter`, in Python and the code `due_after`.
+
+Spark reads them case-insensitively. The names of earlier versions, `due_after`, are still read.
+"""
 
 import warnings
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,9 @@
-"""Options of the data source, all validated before the first row is read or written."""
+"""Options of the data source, all validated before the first row is read or written.
+
+A field `due_after` is the option `dueAfter`; names are case-insensitive and values are text, as is
+usual in Spark. An error names the option, the expected value and the given one; a store url that
+contains a password is refused without being shown.
+"""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,9 @@
-"""Batch reader: the envelopes of a store as rows, in slices of about equal size."""
+"""Batch reader: the envelopes of a store as rows, in slices of about equal size.
+
+A task reads its slice page by page with `DelayStore.list`, one short read-only call each, and
+pauses between pages if asked to. An envelope that changes its state meanwhile may appear twice or
+not at all; every other one appears once.
+"""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -144,6 +149,7 @@ def packed_batch(span: RowSpan, window: DueWindow, page: PackedPage) -> pa.Recor
 
 
 def _instants(column: Sequence[int | None]) -> list[int | None]:
+    """Return instants with null for none."""
     return [each or None for each in column]
 
 

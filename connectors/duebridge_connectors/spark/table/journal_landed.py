@@ -1,4 +1,8 @@
-"""The journal's table as version 0.2.0 left it (Parquet and manifests), and how it becomes Delta's.
+"""The journal's table as version 0.2.0 left it, and how it becomes a Delta table.
+
+    TABLE/_manifests/000000000042.json ─▶ its files, day by day ─▶ one commit ─▶ no manifest
+
+    TABLE/day=…/route=…/part-….parquet   files of the newest manifest are its rows
 
 One commit brings all rows, with the number of the last batch in them. A take-over that is killed
 before has changed nothing that counts; after it, only the manifests are left to remove. The old

@@ -1,12 +1,18 @@
 """The journal as a Delta table: a batch of the query is one commit, and in the table once.
 
-docs/spark/journal.md has the transactions that each commit sets. They are looked up before a batch
-is written, and the commit fails if another one has set them since. Where the checkpoint says
-otherwise than the table, it is of another place. Tables of older versions have no numbers of
-shards: their next commit adds them.
+    TABLE/day=2026-11-21/part-….parquet   written by tasks, never changed
+    TABLE/_delta_log                      Delta's log: only what it names is in the table
+    TABLE/_checkpoint                     how far the query has read the journal
+
+Each commit sets a transaction of Delta, `duebridge.journal/QUERY`, to the number of its batch, and
+one for each shard, `duebridge.journal/NAMESPACE/ROUTE/SHARD/EPOCH`, to the last entry that it has.
+They are looked up before a batch is written, and the commit fails if another one has set them
+since. The query keeps which entries of which shards its batches stand for: where it says otherwise
+than the table, its checkpoint is of another place. Tables of older versions have no numbers of
+shards: their next commit adds them. Another transaction says until when the table has every entry.
 
 All commits go through `deltalake`, here and in the job tidy: it has one way of being alone with a
-version on every store.
+version on every store. Nothing but files that no version names is left by a writer that is killed.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,9 @@
-"""The missing evidence, and the violations it may explain: only evidence breaks the guarantee."""
+"""The missing evidence, and the violations it may explain: only evidence breaks the guarantee.
+
+A gap in the journal hides what happened in its span: who was accepted, cancelled or rescheduled
+there is not known. So does a journal that was not read, or that a purge removed. A broker's clock
+behind the store's makes every message look early.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce

@@ -1,11 +1,14 @@
 """Sifts out the ids whose facts tell an ordinary story: nearly all, and nothing is wrong with them.
 
+    facts ─▶ a narrow row per id ─┬─▶ ordinary: counted by shape
+                                  └─▶ odd: their facts, for `verdict` to judge in full
+
 `verdict` needs some thirty counts and instants of an id. Nearly every id is accepted once, ends
 once, and all that is known of it says the same due instant: which facts there are, the least and
-the greatest of their instants prove that. What this cannot prove right is odd, and judged in full.
+the greatest of their instants prove that. What this cannot prove right is odd.
 
 Ids are told apart by 64 bits of their hash here. Two that share one look like an id with two lives,
-which is odd.
+which is odd, and the facts of each are judged by themselves.
 """
 
 from functools import reduce

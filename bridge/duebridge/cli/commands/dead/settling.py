@@ -172,7 +172,10 @@ def _settle(plan: SettlePlan, selection: DeadSelection, output: Output) -> None:
 def _settled(
     plan: SettlePlan, batch: SettleBatch, counts: Counter[str]
 ) -> "Iterator[DeadSettlement]":
-    """Settle a batch and yield its answers in order; those before an error, then the error."""
+    """Settle a batch and yield its answers in order; those before an error, then the error.
+
+    All are counted first: the output may end amid the batch.
+    """
     found: dict[str, DeadSettlement] = {}
 
     def tell(answer: "DeadSettlement") -> None:

@@ -1,10 +1,14 @@
 """Judges the offsets that records state: librdkafka reports them unchecked, and a broker takes any.
 
 Taken at its word, a record that states a later offset would move the intake's place past the
-records after it. So an offset at or beyond the end of the log is refused; a false one before it is
-not recognised (docs/security.md), but for the log line about the offsets that then fall. After a
-refused one nothing is taken but the next record in order, and its partition is read again from
-there: librdkafka fetches on behind what a record states. The refused one may come once more then.
+records after it, which would count as known. librdkafka tells no bounds of a record's batch. So an
+offset at or beyond the end of the log is refused; a false one before it is not recognised
+(docs/security.md), but for the log line about the offsets that then fall.
+
+librdkafka goes on fetching after what a record states, and resumes after the highest offset that
+one stated since the last seek. So after a refused one nothing is taken but the next record in
+order, and its partition is read again from there. The refused one may come once more then: where
+offsets have a gap before it, or with the rest of its batch.
 """
 
 import logging

@@ -1,8 +1,10 @@
 """Parquet files of the cold tier, written and read by tasks with Arrow.
 
+rows sorted by due ─▶ a file for as many as memory has ─▶ read back, compared ─▶ its name, rows
+
 Each attempt of a task writes its own files directly into place, and a file counts once the log has
-its commit: no file is renamed, and files of failed attempts do no harm. Row groups have statistics
-of due, so a reader of an hour reads few of them.
+its commit. So no file is renamed, and files of failed attempts do no harm. A file may have rows of
+many days: its row groups have statistics of due, so a reader of an hour reads few of them.
 """
 
 import os
@@ -108,7 +110,10 @@ def read_files(read: ColdRead, names: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def _with_shards(rows: pa.Table, shards: int) -> pa.Table:
-    """Return rows with the shards that their ids have in a route of so many; 0: as they are."""
+    """Return rows with the shards that their ids have in a route of so many; 0: as they are.
+
+    An earlier life of the route, which wrote them, may have had another number.
+    """
     place = rows.schema.get_field_index("shard")
     if not shards or place < 0:
         return rows

@@ -1,4 +1,7 @@
-"""Reads the row groups of a cold file that have wanted rows, with Arrow and without Spark."""
+"""Reads the row groups of a cold file that have wanted rows, with Arrow and without Spark.
+
+statistics of due ─▶ groups ─▶ due and id of each row ─▶ the other columns of groups with a match
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager

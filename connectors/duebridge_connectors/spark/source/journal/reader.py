@@ -1,4 +1,8 @@
-"""Batch and stream reader of the journal: every transition of an envelope, exactly once."""
+"""Batch and stream reader of the journal: every transition of an envelope, exactly once.
+
+A batch is a range of entry numbers of each shard (`journal.offset`). Entries removed between
+planning and reading fail the batch: it may have been written before, so it must not shrink.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
