@@ -105,7 +105,7 @@ def _bounds(runs: Sequence[Run]) -> list[str]:
         else:
             lines.append(f"| {name} | {what} | {' | '.join(each.words)} | {each.verdict} |")
     if zero:
-        lines.append(f"| all of theirs | {'; '.join(zero)} | 0 | 0 | held |")
+        lines.append(f"| every run with these bounds | {'; '.join(zero)} | 0 | 0 | held |")
     return lines if found else ["**not run**"]
 
 
