@@ -1,13 +1,22 @@
-"""One call of each method of the delay store, on a shard with something in every state."""
+"""One call of each method of the delay store, on a shard with something in every state.
 
-from collections.abc import Callable
+Also the script behind each call, under a life of the test's choice."""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from duebridge.ports.publisher import Reason
 from duebridge.store.delay_store import DelayStore
+from duebridge.store.life import RouteLife
+from duebridge.store.registry import Life, Registry
+from duebridge.store.server.connection import Argument, Connection, Reply
+from duebridge.store.server.scripts import Script, names, script
 from duebridge.store.wire.transitions import KeptMessage
 from tests.support.desk import Desk, acks, aside, burial, envelope, postponed, retrying
 
+READING = ("count_aside", "get", "histogram", "list", "next", "recall", "split", "stats")
+WRITING = [name for name in names() if name not in (*READING, "open", "renew")]
+LIFE_AT = 2  # of the arguments: lua/shared/life.lua
 TOKEN = bytes(range(12))
 CALLS: dict[str, Callable[[DelayStore], Any]] = {
     "next": lambda store: store.next(),
@@ -59,3 +68,37 @@ def fill_every_state(desk: Desk) -> None:
     desk.unack("a", "c")
     desk.ready("g", "h")
     desk.pending("f")
+
+
+class Asked(Exception):
+    """What a method hands to the connection: the script's name, keys and arguments."""
+
+
+class Asking(Connection):
+    """A connection that gets no further than the request."""
+
+    def __init__(self) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+
+    def run(
+        self, called: Script, keys: Sequence[str], arguments: Sequence[Argument], *_: Any
+    ) -> Reply:
+        raise Asked(called.name, keys, arguments)
+
+
+def ask(desk: Desk, name: str, life: str | bytes) -> Any:
+    """Run the script of one call under a life, without the store's way to mend a refusal."""
+    asking = Asking()
+    known = RouteLife(Registry(asking, desk.shard.namespace), desk.shard.route)
+    try:
+        CALLS[name](DelayStore(asking, desk.shard, now_ms=desk.clock, life=known, cold_tier_ms=9))
+    except Asked as asked:
+        arguments = list(asked.args[2])
+    arguments[LIFE_AT] = life
+    return desk.connection.run(script(name), desk.shard.keys(), arguments).value
+
+
+def life_of(desk: Desk) -> Life:
+    """The life that the shard has."""
+    epoch, shards = desk.client.hmget(desk.key("meta"), "epoch", "shards")
+    return Life(epoch.decode(), int(shards))

@@ -1,5 +1,6 @@
 """One shard of a real store in a namespace of its own, with a clock that only the test moves."""
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -238,6 +239,10 @@ class Desk:
         self.store.promote()
         return self.store.claim(limit, LEASE_MS)
 
+    def fail_over(self) -> None:
+        """Let the shard be on another server than it was renewed on."""
+        self.client.hset(self.key("meta"), "master", secrets.token_hex(20))
+
     def replaced_record(self, id: str, change: Any) -> None:
         """Change the bytes of a record behind the store's back."""
         record = self.client.hget(self.key("envelopes"), id)
@@ -281,6 +286,11 @@ class Desk:
     def generation(self) -> int:
         """The last generation that was given: of a new shard, that before its first."""
         return int(self.client.hget(self.key("meta"), "generation"))
+
+    def counters(self) -> tuple[int, int]:
+        """The last generation and journal number."""
+        found = self.client.hmget(self.key("meta"), "generation", "journal_sequence")
+        return int(found[0] or 0), int(found[1] or 0)
 
     def state_of(self, id: str) -> str | None:
         """The structure that holds an id; fails if it is in two."""

@@ -1,16 +1,24 @@
 """What the cold tier has leaves the store once; marks it left are kept until they are used."""
 
+from pathlib import Path
 from random import randbytes
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
+import redis
 
 from duebridge.amqp_fields import field
 from duebridge.errors import StoreError
 from duebridge.store.cold.notes import ColdNotes, Mark
+from duebridge.store.keys import Shard
+from duebridge.store.server.connection import open_connection
 from tests.store.cold.cold_desk import sift
 from tests.store.conftest import Opened
 from tests.support.desk import DAY_MS, NOW_MS, YEAR_MS, Desk, envelope
+from tests.support.redis.replicas import replicated
+
+SHARD = Shard("marks", "r", 0)
+MANY_MARKS = {f"xB/{number}": b"" for number in range(20_000)}
 
 
 @pytest.fixture
@@ -268,10 +276,27 @@ def test_marks_are_every_tombstone_and_void_copy_and_nothing_else(desk: Desk) ->
     ]
 
 
-def test_marks_of_many_are_all_there(desk: Desk) -> None:
-    for n in range(3000):
-        desk.store.cancel(f"{n}")
-    assert len({mark.id for mark in notes(desk).marks()}) == 3000
+@pytest.mark.parametrize("pages", [1, 3, 7])
+def test_marks_are_complete_where_another_server_takes_over_between_two_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: int
+) -> None:
+    """An address that follows the master: the same client, and another server's cursors."""
+    with replicated(tmp_path, replicas=1) as servers:
+        connection = open_connection(servers.url)
+        client: Any = connection.client
+        client.hset(SHARD.key("memory"), mapping=MANY_MARKS)
+        servers.await_caught_up()
+        scan, calls = client.hscan, iter(range(1_000_000))
+
+        def hscan(*given: Any, **named: Any) -> Any:
+            if next(calls) == pages:
+                client.connection_pool = redis.ConnectionPool(port=servers.replicas[0].port)
+            return scan(*given, **named)
+
+        monkeypatch.setattr(client, "hscan", hscan)
+        found = ColdNotes(connection, SHARD).marks()
+        connection.close()
+    assert {mark.name for mark in found} == set(MANY_MARKS)
 
 
 def test_new_generation_is_greater_than_all_before_and_less_than_all_later(desk: Desk) -> None:

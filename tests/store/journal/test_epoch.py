@@ -20,7 +20,7 @@ from duebridge.store.server.connection import Connection
 from duebridge.worker.process import Runner
 from duebridge_connectors.memory import MemoryPublisher
 from tests.store.conftest import Opened, keys_of
-from tests.store.written import life_of
+from tests.store.every_call import life_of
 from tests.support.desk import envelope
 from tests.support.redis.least import admin_of
 

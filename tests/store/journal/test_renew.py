@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,26 +13,36 @@ from duebridge.admin.events import GAP, EventReader
 from duebridge.store.journal import Journal
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
-from tests.store.failing_over import counters, fail_over
-from tests.support.desk import Desk, acks, envelope, shard_of
+from duebridge.store.server.scripts import script
+from tests.support.desk import YEAR_MS, Desk, acks, envelope, shard_of
 from tests.support.servers import AT_ONCE, back_up, redis_server, restored, wait_until
 
 STEP = 2**20
 MOST = 3 * 2**46  # of the floor: lua/shared/clock_floor.lua
+SINCE_MS = 1_735_689_600_000
+SLOWER_MS = SINCE_MS + 2**45 // 262  # the last ms with a floor that rises by 262
+OLD_END_MS = SINCE_MS + 2**46 // 262
+LAST_MS = SINCE_MS + 2**45 // 262 + (MOST - 2**45) * 5 // 262
+LEAST_A_MS = 50  # of what a shard takes in, over its life
+INSTANTS = pytest.mark.parametrize(
+    "at_ms",
+    [SINCE_MS, SLOWER_MS, OLD_END_MS, int(datetime(2126, 12, 31, tzinfo=UTC).timestamp() * 1000)],
+    ids=["first", "slower from here", "2^46 at 262 a ms", "a century"],
+)
 
 
 def test_renew_goes_beyond_both_counters_and_journals_what_it_found(desk: Desk) -> None:
     before = desk.generation()
     desk.pending("a", "b", "c")
     desk.pending("d")
-    assert counters(desk) == (before + 4, 2)
-    fail_over(desk)
+    assert desk.counters() == (before + 4, 2)
+    desk.fail_over()
     desk.pending("e")
     entry, accepted = desk.entries()[2:]
     assert (entry.kind, entry.items, entry.found) == ("renewed", [], 2)
     assert (entry.before, accepted.before) == (2, entry.sequence)
     assert desk.client.xrange(desk.key("journal"))[2][1][b"g"] == b"%d" % (before + 4)
-    assert counters(desk) == (before + STEP + 5, STEP + 3)  # the clock of the desk is behind
+    assert desk.counters() == (before + STEP + 5, STEP + 3)  # the clock of the desk is behind
     assert [entry.sequence, accepted.sequence] == [STEP + 2, STEP + 3]
     assert desk.record_of("e").generation == before + STEP + 5
     assert desk.store.renew() is False
@@ -41,7 +52,7 @@ def test_renew_goes_beyond_both_counters_and_journals_what_it_found(desk: Desk) 
 def test_renew_by_many_at_once_is_one_renewal(desk: Desk) -> None:
     desk.pending("a")
     last = desk.generation()
-    fail_over(desk)
+    desk.fail_over()
     ids = [f"id-{number}" for number in range(8)]
     threads = [threading.Thread(target=desk.pending, args=(each,)) for each in ids]
     for each in threads:
@@ -55,7 +66,7 @@ def test_renew_by_many_at_once_is_one_renewal(desk: Desk) -> None:
 
 def test_claim_that_was_refused_leases_each_once(desk: Desk) -> None:
     desk.ready("a", "b")
-    fail_over(desk)
+    desk.fail_over()
     claim = desk.store.claim(9, 30_000)
     assert [(each.id, each.flight.attempt) for each in claim.leased] == [("a", 1), ("b", 1)]
     assert desk.store.ack(acks(claim.token, "a", "b")).stale == []
@@ -64,7 +75,7 @@ def test_claim_that_was_refused_leases_each_once(desk: Desk) -> None:
 def test_settlement_that_may_have_run_before_the_failover_says_so(desk: Desk) -> None:
     claim = desk.unack("a")
     desk.store.ack(acks(claim.token, "a"))
-    fail_over(desk)
+    desk.fail_over()
     again = desk.store.ack(acks(claim.token, "a"))
     assert (again.stale, again.repeated) == (["a"], True)
 
@@ -72,7 +83,7 @@ def test_settlement_that_may_have_run_before_the_failover_says_so(desk: Desk) ->
 def test_renew_on_a_full_store_works(server: Connection) -> None:
     desk = Desk(server, "full")
     desk.ready("a")
-    fail_over(desk)
+    desk.fail_over()
     desk.client.config_set("maxmemory", 1)
     try:
         assert desk.store.claim(1, 30_000).ids == ["a"]
@@ -83,22 +94,22 @@ def test_renew_on_a_full_store_works(server: Connection) -> None:
 def test_renew_with_a_clock_far_ahead_leaves_room_for_numbers(desk: Desk) -> None:
     desk.pending("a")
     desk.clock.now_ms = 10**14  # the year 5138
-    fail_over(desk)
+    desk.fail_over()
     assert desk.store.renew()
-    assert counters(desk) == (MOST, MOST)
-    fail_over(desk)
+    assert desk.counters() == (MOST, MOST)
+    desk.fail_over()
     assert desk.store.renew()
-    assert counters(desk) == (MOST + STEP, MOST + STEP)
+    assert desk.counters() == (MOST + STEP, MOST + STEP)
     desk.is_whole = False
 
 
 def test_journal_that_was_renewed_often_counts_its_entries_from_the_beginning(desk: Desk) -> None:
     for number in range(20):
         desk.pending(f"{number}")
-        fail_over(desk)
+        desk.fail_over()
         assert desk.store.renew()
     end, numbering, _ = Journal(desk.connection, desk.shard).end()
-    assert numbering.jumps[-1].first == counters(desk)[1]
+    assert numbering.jumps[-1].first == desk.counters()[1]
     assert numbering.count(0, end) == 40
     stats = desk.store.stats()
     assert (stats.scheduled, stats.journal_newest) == (20, 40)
@@ -107,7 +118,7 @@ def test_journal_that_was_renewed_often_counts_its_entries_from_the_beginning(de
 def test_renewals_beyond_those_that_are_kept_forget_the_oldest(desk: Desk) -> None:
     jumps = " ".join(f"{number}:{number + 1}" for number in range(1000))
     desk.client.hset(desk.key("meta"), "journal_jumps", jumps)
-    fail_over(desk)
+    desk.fail_over()
     assert desk.store.renew()
     numbering = Journal(desk.connection, desk.shard).end().numbering
     assert len(numbering.jumps) == 1000
@@ -245,3 +256,53 @@ def offset_of(port: int) -> int:
     with redis.Redis(port=port) as client:
         info: Any = client.info("replication")
         return int(info["master_repl_offset"])
+
+
+def generation_of_a_life_begun(desk: Desk, at_ms: int) -> int:
+    """Begin a life at an instant; return the generation that it begins with."""
+    desk.client.delete(desk.key("meta"))
+    desk.connection.run(script("open"), desk.shard.keys(), (at_ms, "1", "e:1", ""))
+    return desk.generation()
+
+
+@INSTANTS
+def test_open_begins_beyond_what_an_earlier_life_can_have_given(desk: Desk, at_ms: int) -> None:
+    instants = [at_ms + after_ms for after_ms in (-3000, -2, -1, 0, 1, 2, 3000, 86_400_000)]
+    begun = [generation_of_a_life_begun(desk, max(each, SINCE_MS)) for each in instants]
+    for n in range(1, len(begun)):
+        passed_ms = max(instants[n], SINCE_MS) - max(instants[n - 1], SINCE_MS)
+        assert begun[n] - begun[n - 1] >= LEAST_A_MS * passed_ms
+    assert begun[-1] < MOST
+    desk.is_whole = False
+
+
+@INSTANTS
+def test_renew_of_servers_that_lost_the_same_writes_gives_different_numbers(
+    desk: Desk, at_ms: int
+) -> None:
+    found = []
+    for after_ms in (0, 1, 1000):
+        desk.clock.now_ms = at_ms + after_ms
+        desk.client.hset(desk.key("meta"), mapping={"generation": 7, "journal_sequence": 7})
+        desk.fail_over()
+        assert desk.store.renew()
+        found.append(desk.counters())
+    assert found == sorted(set(found))
+    assert all(STEP < number < MOST for pair in found for number in pair)
+    desk.is_whole = False
+
+
+@pytest.mark.parametrize("at_ms", [LAST_MS + 1, 10**14], ids=["after the last", "year 5138"])
+def test_shard_counts_on_where_the_floor_has_ended(desk: Desk, at_ms: int) -> None:
+    assert generation_of_a_life_begun(desk, at_ms) == MOST
+    desk.client.hset(desk.key("meta"), "journal_sequence", MOST)
+    desk.open()
+    desk.clock.now_ms = at_ms
+    desk.fail_over()
+    answers = desk.schedule(envelope("a"), envelope("b"), max_delay_ms=YEAR_MS)
+    assert [each.status for each in answers] == ["accepted", "accepted"]
+    generations = [desk.record_of(name).generation for name in ("a", "b")]
+    assert generations == [MOST + STEP + 1, MOST + STEP + 2]
+    assert generations[-1] < 2**48
+    assert [entry.sequence for entry in desk.entries()][-2:] == [MOST + STEP, MOST + STEP + 1]
+    desk.is_whole = False

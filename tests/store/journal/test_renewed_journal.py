@@ -5,7 +5,6 @@ import pytest
 from duebridge.admin.events import GAP, EventReader
 from duebridge.store.journal import Journal
 from duebridge.store.numbering import Jump, Numbering
-from tests.store.failing_over import counters, fail_over
 from tests.support.desk import Desk
 
 STEP = 2**20
@@ -23,10 +22,10 @@ def kinds(reader: EventReader) -> list[tuple[str, str, int]]:
 def lose(desk: Desk, count: int) -> None:
     """Let the server lose the newest entries, of one envelope each, and be another one."""
     desk.is_whole = False
-    _, last = counters(desk)
+    _, last = desk.counters()
     desk.client.xdel(desk.key("journal"), *[f"{last - n}-0" for n in range(count)])
     desk.client.hset(desk.key("meta"), "journal_sequence", last - count)
-    fail_over(desk)
+    desk.fail_over()
 
 
 def test_reader_behind_the_failover_has_no_gap(desk: Desk, journal: Journal) -> None:
@@ -34,7 +33,7 @@ def test_reader_behind_the_failover_has_no_gap(desk: Desk, journal: Journal) -> 
     reader, late = EventReader([journal]), EventReader([journal])
     assert kinds(reader) == [("accepted", "a", 0)]
     desk.pending("b")
-    fail_over(desk)
+    desk.fail_over()
     desk.pending("c")
     assert kinds(reader) == [("accepted", "b", 0), ("accepted", "c", 0)]
     assert [each[0] for each in kinds(late)] == ["accepted"] * 3
@@ -57,7 +56,7 @@ def test_reader_that_was_ahead_has_a_gap_of_what_the_store_lost(
     desk.store.cancel("a")
     assert not journal.awaits_renewal()
     assert kinds(reader) == [(GAP, "", 2), ("cancelled", "a", 0)]
-    fail_over(desk)
+    desk.fail_over()
     desk.pending("d")
     assert kinds(reader) == [("accepted", "d", 0)]
 
@@ -66,7 +65,7 @@ def test_reader_of_what_the_cap_cut_counts_no_skipped_number(desk: Desk, journal
     reader = EventReader([journal])
     for each in "abc":
         desk.pending(each)
-    fail_over(desk)
+    desk.fail_over()
     for each in "def":
         desk.pending(each)
     entries = desk.entries()
@@ -83,7 +82,7 @@ def test_seek_at_a_renewal_finds_no_gap_that_is_none(
     desk.pending("b")
     began_ms = desk.clock()
     desk.clock.advance(10)
-    fail_over(desk)
+    desk.fail_over()
     desk.pending("c")
     entries = desk.entries()
     if cut:
@@ -111,7 +110,7 @@ def test_seek_to_an_instant_before_the_clock_went_back_misses_no_entry(
     if lost:
         lose(desk, lost)
     else:
-        fail_over(desk)
+        desk.fail_over()
     desk.clock.advance(-1000)  # the clock of the other server
     for number in range(12):
         desk.pending(f"new-{number}")
@@ -128,7 +127,7 @@ def test_journal_lag_and_left_count_no_skipped_number(desk: Desk, journal: Journ
     for each in "abc":
         desk.pending(each)
     journal.note_kept(2)
-    fail_over(desk)
+    desk.fail_over()
     desk.pending("d")
     assert desk.store.stats().journal_lag == 3  # c, renewed, d
     assert desk.store.stats().journal_left is None

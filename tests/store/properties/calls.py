@@ -12,8 +12,8 @@ from duebridge.store.wire.leases import Claim, LeasedEnvelope
 from duebridge.store.wire.packed_row import pack_row
 from duebridge.store.wire.replies import SettleReply
 from duebridge.store.wire.transitions import Ack, Postponement, ScheduleMode, SetAside
-from tests.store.lives import Content
 from tests.store.properties.ledger import Ledger, Story
+from tests.store.properties.lives import Content
 from tests.store.properties.model import POISON, Model
 from tests.support.desk import LEASE_MS, YEAR_MS, burial, envelope, of_generation, retrying
 

@@ -7,8 +7,7 @@ from math import ceil
 from typing import Any
 
 from duebridge.ports.publisher import Reason
-from tests.store.lives import Content, Life
-from tests.store.properties.memories import Memories
+from tests.store.properties.lives import Content, Life, Memories
 
 POISON, SUSPECT_FROM = 2, 2
 FAILURES = ("failed", "bury", "bury_unsure")

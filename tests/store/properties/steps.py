@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from duebridge.store.journal import JournalEntry, Note, read_entry
 from duebridge.store.wire.record import Flight, Record, read_flight, read_record
-from tests.store.lives import Life
+from tests.store.properties.lives import Life
 from tests.store.properties.model import Model
 from tests.support.model.invariants import NOBODY, STATES, Snapshot
 

@@ -20,10 +20,10 @@ from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from duebridge.store.server.connection import Connection
 from tests.store.conftest import Opened
-from tests.store.lives import Content
 from tests.store.properties import calls
 from tests.store.properties.calls import Call, Copy, Held
 from tests.store.properties.ledger import Story
+from tests.store.properties.lives import Content
 from tests.store.properties.machine import (
     FATES,
     FINE,

@@ -13,7 +13,6 @@ from duebridge.store.registry import Registry
 from duebridge.store.server.connection import open_connection
 from duebridge.store.wire.journal_entry import Fields
 from tests.store.conftest import Opened
-from tests.store.failing_over import fail_over
 from tests.support.desk import Desk
 from tests.support.servers import free_port
 
@@ -159,7 +158,7 @@ def test_entry_half_read_and_lost_in_a_failover_is_a_gap(desk: Desk) -> None:
     desk.is_whole = False
     desk.client.xdel(desk.key("journal"), "2-0")
     desk.client.hset(desk.key("meta"), "journal_sequence", 1)
-    fail_over(desk)
+    desk.fail_over()
     desk.pending("c")
     assert [(each.kind, each.id, each.lost_entries) for each in reader.new()] == [
         ("gap", "", 1),

@@ -7,9 +7,7 @@ That routes live and are renewed through every client, `journal/test_epoch.py` a
 import pytest
 
 from duebridge.errors import OtherLife, RenewalNeeded
-from tests.store.every_call import CALLS, fill_every_state
-from tests.store.failing_over import fail_over
-from tests.store.written import READING, WRITING, ask, life_of
+from tests.store.every_call import CALLS, READING, WRITING, ask, fill_every_state, life_of
 from tests.support.desk import Desk
 
 
@@ -42,14 +40,14 @@ def test_script_that_only_reads_answers_whatever_the_life(desk: Desk, name: str)
 @pytest.mark.parametrize("name", WRITING)
 def test_script_on_another_server_is_refused_and_changes_nothing(desk: Desk, name: str) -> None:
     fill_every_state(desk)
-    fail_over(desk)
+    desk.fail_over()
     with desk.unchanged(), pytest.raises(RenewalNeeded):
         ask(desk, name, life_of(desk).text)
 
 
 @pytest.mark.parametrize("name", READING)
 def test_script_that_only_reads_answers_on_another_server(desk: Desk, name: str) -> None:
-    fail_over(desk)
+    desk.fail_over()
     with desk.unchanged():
         ask(desk, name, life_of(desk).text)
 
@@ -59,7 +57,7 @@ def test_call_on_another_server_renews_once_and_does_what_was_asked(
     desk: Desk, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill_every_state(desk)
-    fail_over(desk)
+    desk.fail_over()
     seen: list[str] = []
     monkeypatch.setattr(desk.connection, "observe", lambda name, seconds: seen.append(name))
     store = desk.again(cold_tier_ms=9)

@@ -1,37 +1,26 @@
-"""The header of a script agrees with its use of ARGV and with its caller in Python."""
+"""The header of a script agrees with its use of ARGV and with its caller; the bench times each."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from duebridge.bench.meter import CallCounter, Meter
+from duebridge.bench.script_times import measure_scripts
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import SHARD_KEYS, Shard
-from duebridge.store.server.connection import Argument, Connection, Reply
-from duebridge.store.server.scripts import Script, names, script
-from tests.store.every_call import CALLS
+from duebridge.store.server.connection import Connection
+from duebridge.store.server.scripts import names, script
+from tests.store.every_call import CALLS, Asked, Asking
 from tests.support.checkout import ROOT
+from tests.support.desk import Desk
 
 STANDARD = {1, 2, 3}  # the clock's, the journal's and the life's, which every script has
 SCRIPTS = sorted((ROOT / "lua").glob("*.lua"))
-
-
-class Asked(Exception):
-    """What a method hands to the connection."""
-
-
-class Asking(Connection):
-    """A connection that gets no further than the request."""
-
-    def __init__(self) -> None:
-        super().__init__(None)  # type: ignore[arg-type]
-
-    def run(
-        self, called: Script, keys: Sequence[str], arguments: Sequence[Argument], *_: Any
-    ) -> Reply:
-        raise Asked(called.name, keys, arguments)
+TIMED = {"schedule", "replace", "next", "promote", "claim", "retry", "release", "ack", "bury"}
+TIMED |= {"drop", "cancel", "reschedule", "set_aside", "resume", "reclaim", "readdress", "shunt"}
 
 
 def numbers(text: str, pattern: str) -> set[int]:
@@ -71,3 +60,21 @@ def test_every_script_has_a_call_and_calls_only_commands_of_literal_names() -> N
         code = re.sub(r"--.*", "", script(name).source)
         literal = re.findall(r"redis\.call\('[A-Z]+'[,)]", code)
         assert len(literal) == len(re.findall(r"\bredis\.call\b|\bredis\[|\bpcall\b", code)), name
+
+
+def test_measure_of_scripts_times_each_with_small_and_large_bodies(server: Connection) -> None:
+    desk = Desk(server, "bench")
+    stage: Any = SimpleNamespace(
+        connection=server,
+        meter=Meter(server, CallCounter()),
+        namespace=lambda: "bench",
+        store=lambda _: desk.again(has_dead_letter=False, now_ms=None),
+        delete=lambda _: None,
+    )
+    rows = {row.what: row.figures for row in measure_scripts(stage, 2)}
+    assert set(rows) == TIMED | {f"{name} of 256 KiB" for name in TIMED}
+    assert all(figures["p50_ms"] > 0 for figures in rows.values())
+    found = desk.snapshot()
+    assert not found["unack"], "everything that was claimed is settled"
+    assert not found["dead"]
+    assert len(found["ready"]) + len(found["pending"]) < 10

@@ -1,4 +1,4 @@
-"""What becomes of the dead: shunted to their target, replayed, dropped."""
+"""What becomes of the dead: shunted to their target, postponed, replayed, dropped; and kept."""
 
 import os
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import pytest
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Reason
 from duebridge.store.batching import answers_of
+from duebridge.store.wire.transitions import KeptMessage, Postponement
 from tests.support.desk import (
     LEASE_MS,
     NOW_MS,
@@ -19,6 +20,8 @@ from tests.support.desk import (
 )
 
 ENDS = pytest.mark.parametrize(("end", "done"), [("replay", "replayed"), ("drop", "dropped")])
+NO = "E\ntoo large"
+ERROR = "EnvelopeError\nx-delay: no"
 
 
 @ENDS
@@ -180,3 +183,107 @@ def test_replay_lifts_an_expiry_that_has_passed(desk: Desk) -> None:
     assert [each.id for each in desk.claim_all().leased] == ["a"]
     desk.clock.advance(10)
     assert [each.id for each in desk.claim_all().leased] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("postponement", "letters", "error"),
+    [
+        (Postponement("a", 5000, NO), 1, NO),
+        (Postponement("a", None, NO), 1, NO),
+        (Postponement("a", 0), 0, ""),
+    ],
+)
+def test_postpone_counts_a_try_and_keeps_why_the_envelope_died(
+    desk: Desk, postponement: Postponement, letters: int, error: str
+) -> None:
+    claim = desk.shunt("a")
+    before = desk.flight_of("a")
+    desk.store.postpone(claim.token, [postponement], "t")
+    flight = desk.flight_of("a")
+    assert (flight.letters, flight.letter_error) == (letters, error)
+    assert (flight.error_message, flight.reason) == (before.error_message, before.reason)
+    assert (flight.failures, flight.attempt, flight.held_since_ms) == (1, 1, 0)
+
+
+def test_postpone_counts_on_over_many_tries_and_a_replay_begins_anew(desk: Desk) -> None:
+    desk.dead("a")
+    for _ in range(3):
+        claim = desk.store.shunt(1, LEASE_MS)
+        assert desk.store.postpone(claim.token, [Postponement("a", 0, NO)], "t").stale == []
+    assert desk.flight_of("a").letters == 3
+    assert desk.store.replay(["a"]) == ["replayed"]
+    assert (desk.flight_of("a").letters, desk.flight_of("a").letter_error) == (0, "")
+
+
+def test_postpone_of_a_rejected_one_is_never_due_again(desk: Desk) -> None:
+    claim = desk.shunt("a", "b")
+    desk.store.postpone(claim.token, [Postponement("a", None, NO), Postponement("b", 0)], "t")
+    assert desk.store.next().first_dead_ms == desk.clock()
+    desk.clock.advance(365 * 86_400_000)
+    assert desk.store.shunt(10, LEASE_MS).ids == ["b"]
+
+
+def test_postpone_of_a_claim_is_stale(desk: Desk) -> None:
+    claim = desk.unack("a")
+    with desk.unchanged():
+        assert desk.store.postpone(claim.token, [Postponement("a", None, NO)], "t").stale == ["a"]
+
+
+def test_postpone_of_a_ghost_is_forgotten_by_the_next_shunt(desk: Desk) -> None:
+    claim = desk.shunt("a", "b")
+    desk.lose_record("a")
+    desk.store.postpone(claim.token, [Postponement("a", 0), Postponement("b", 0)], "t")
+    assert desk.store.shunt(10, LEASE_MS).ids == ["b"]
+    assert (desk.state_of("a"), desk.flight_bytes("a")) == (None, None)
+
+
+def refused(id: str, reason: Reason = Reason.TOO_LARGE) -> KeptMessage:
+    return KeptMessage(envelope(id), reason, ERROR)
+
+
+def test_keep_makes_dead_envelopes_that_a_shunt_sends(desk: Desk) -> None:
+    assert desk.store.keep([refused("a"), refused("b")]) == 2
+
+    desk.check()
+    assert desk.score_of("a", "dead") == NOW_MS
+    flight = desk.flight_of("a")
+    assert (flight.reason, flight.error_message) == (Reason.TOO_LARGE, "x-delay: no")
+    assert (flight.attempt, flight.failures, flight.unsure) == (0, 0, False)
+    assert desk.store.shunt(9, LEASE_MS).ids == ["a", "b"]
+
+
+def test_keep_on_a_route_without_dead_letters_keeps_for_good(desk: Desk) -> None:
+    assert desk.again(has_dead_letter=False).keep([refused("a")]) == 1
+    assert desk.score_of("a", "dead") == float("inf")
+
+
+def test_keep_journals_the_acceptance_and_the_death(desk: Desk) -> None:
+    desk.store.keep([refused("a")])
+    assert desk.journal() == [("accepted", ["a"]), ("dead", ["a"])]
+    assert noted(desk.last_entry()) == [("a", (NOW_MS, 0, Reason.TOO_LARGE))]
+
+
+@pytest.mark.parametrize("state", ["pending", "ready", "unack", "retry", "dead"])
+def test_keep_of_an_id_that_is_there_changes_nothing(desk: Desk, state: str) -> None:
+    desk.bring(state, "a")
+    with desk.unchanged():
+        assert desk.store.keep([refused("a")]) == 0
+
+
+def test_keep_of_one_id_twice_keeps_the_first(desk: Desk) -> None:
+    assert desk.store.keep([refused("a"), refused("a", Reason.INVALID)]) == 1
+    assert desk.flight_of("a").reason == Reason.TOO_LARGE
+
+
+def test_keep_can_be_replayed_and_dropped(desk: Desk) -> None:
+    desk.store.keep([refused("a"), refused("b")])
+    assert desk.store.replay(["a"]) == ["replayed"]
+    assert desk.store.drop(["b"]) == ["dropped"]
+    desk.check()
+
+
+def test_keep_of_1000_is_one_step_and_1001_is_refused(desk: Desk) -> None:
+    given = [refused(f"id-{number}") for number in range(1000)]
+    with desk.unchanged(), pytest.raises(StoreError, match="at most 1000"):
+        desk.store.keep([*given, refused("x")])
+    assert desk.store.keep(given) == 1000
