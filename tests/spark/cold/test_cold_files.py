@@ -1,5 +1,7 @@
 """The files of the cold tier, as tasks write, read and merge them."""
 
+import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,10 @@ from duebridge_connectors.spark.cold.parquet.files import (
     ColdRead,
     read_files,
     write_files,
+    write_table,
 )
 from duebridge_connectors.spark.cold.parquet.slices import FileSlice, range_of
+from duebridge_connectors.spark.filesystem import create_file, write_file
 from duebridge_connectors.spark.rows.arrow import arrow_schema
 from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.transforms.cold_copies import HOUR
@@ -37,6 +41,7 @@ from tests.spark.world import World
 
 SCHEMA = arrow_schema(COLD).append(pa.field(HOUR, pa.int64()))
 FIRST = 500_000  # the hour that rows begin in, since the epoch
+Synced = dict[Path, set[str]]
 
 
 def batches(*hours: int, rows: int = 3, blob: bytes = b"body") -> list[pa.RecordBatch]:
@@ -259,3 +264,40 @@ def test_hydrate_hour_by_hour_out_of_one_file_brings_each_row_once_though_killed
 @pytest.mark.parametrize(("now", "expected"), [(0, 2), (1, 3), (HOUR_MS, 3), (HOUR_MS + 1, 4)])
 def test_boundary_is_the_next_full_hour_behind_the_horizon(now: int, expected: int) -> None:
     assert boundary_ms(now, 2 * HOUR_MS) == expected * HOUR_MS
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> Synced:
+    """The names that a folder had when it was brought to the disk last."""
+    found: Synced = {}
+    sync = os.fsync
+
+    def note(file: int) -> None:
+        sync(file)
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            found[Path(os.readlink(f"/proc/self/fd/{file}"))] = {*os.listdir(file)}
+
+    monkeypatch.setattr(os, "fsync", note)
+    return found
+
+
+@pytest.mark.parametrize("write", [create_file, write_file])
+def test_write_of_a_file_brings_its_name_and_those_of_new_folders_to_the_disk(
+    tmp_path: Path, synced: Synced, write: object
+) -> None:
+    assert callable(write)
+    write(f"{tmp_path}/new/folder/file", b"data")
+    assert "file" in synced[tmp_path / "new/folder"]
+    assert "folder" in synced[tmp_path / "new"]
+    assert "new" in synced[tmp_path]
+
+
+def test_write_of_rows_brings_their_name_and_those_of_its_folders_to_the_disk(
+    tmp_path: Path, synced: Synced
+) -> None:
+    row = {"id": "a", "batch": "B", "shard": 0, "generation": 1, "due_at_ms": 1, "blob": b"\0"}
+    rows = pa.Table.from_pylist([row], arrow_schema(COLD))
+    write_table(str(tmp_path), "batch=B/due=1/f.parquet", rows)
+    assert "f.parquet" in synced[tmp_path / "batch=B/due=1"]
+    assert "due=1" in synced[tmp_path / "batch=B"]
+    assert "batch=B" in synced[tmp_path]

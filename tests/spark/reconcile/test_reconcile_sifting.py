@@ -1,4 +1,4 @@
-"""What is sifted out is judged as it would be one by one: the same violations, the same counts."""
+"""Bounds of what is judged id by id: what is sifted out, and gaps beyond those that are placed."""
 
 from contextlib import ExitStack
 from random import Random
@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from duebridge_connectors.spark.jobs import verdict_summary
 from duebridge_connectors.spark.jobs.reconcile import reconcile_evidence
+from duebridge_connectors.spark.transforms import missing_evidence
 from duebridge_connectors.spark.transforms.missing_evidence import outline_of
 from duebridge_connectors.spark.transforms.ordinary_ids import odd_facts, odd_keys, sift
 from duebridge_connectors.spark.transforms.totals import totals
@@ -21,6 +22,7 @@ from duebridge_connectors.spark.transforms.verdict import (
 from tests.spark.reconcile.evidence import Came, Fact, Held, Plot, Said, T, Told, period
 
 DUE = T + 100_000
+FAR = T + 10_000_000
 SINCE, UNTIL = T - 10, DUE + 1_000
 
 
@@ -91,3 +93,31 @@ def test_sift_of_more_odd_ids_than_tasks_can_hold_judges_all_in_full(
     wanted = reconcile_evidence(evidence, window)
     monkeypatch.setattr(verdict_summary, "MOST_ODD", 10)
     assert reconcile_evidence(evidence, window) == wanted
+
+
+def cut_often(gaps: int) -> Plot:
+    """Envelopes that came, a gap after each, and one that may have been cancelled in the last."""
+    plot = Plot()
+    for begun in range(T, T + 100 * gaps, 100):
+        plot.tell(f"{begun}", Told("accepted", begun, FAR), Came(FAR, begun, FAR))
+        plot.tell("", Told("gap", None, begun + 50, lost=3))
+    plot.tell("in doubt", Told("accepted", begun + 1, FAR))
+    plot.tell("last", Told("accepted", begun + 60, FAR), Came(FAR, begun + 60, FAR))
+    return plot
+
+
+@pytest.mark.long
+def test_reconcile_of_a_journal_with_hundreds_of_gaps_has_a_verdict(spark: SparkSession) -> None:
+    found = reconcile_evidence(cut_often(500).evidence(spark), period())
+    assert (found.verdict, found.examples) == ("undetermined", {})
+    assert (found.doubtful, found.gaps) == ({"lost": ["r/in doubt"]}, 500)
+
+
+def test_reconcile_of_more_gaps_than_are_placed_takes_all_of_the_journal_for_missing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(missing_evidence, "MOST_SPANS", 2)
+    found = reconcile_evidence(cut_often(3).evidence(spark), period())
+    assert (found.verdict, found.examples) == ("undetermined", {})
+    assert found.doubtful == {"lost": ["r/in doubt"]}
+    assert found.missing[0].startswith("9 entries of the journal of r/0")
