@@ -292,12 +292,13 @@ def test_route_opened_while_a_node_is_away_is_there_for_others_and_later_for_its
 ) -> None:
     registry, route = six.owner_of(routes_key("n")), f"new-{secrets.token_hex(4)}"
     node = next(each for each in six.masters() if each is not registry)
+    numbers = [each for each in range(12) if six.owner_of(Shard("n", route, each).wake) is node]
     with away(six, node), closing(open_connection(six.url, TIMEOUT_S, WITHIN_S)) as connection:
         check_fitness(connection, ("persistence",), WITHIN_S)
         assert [name.rpartition(":")[2] for name in silent_nodes(connection)] == [str(node.port)]
         connection.load_scripts()
         stores = opened_stores(connection, route, 12)
-        hit = [each for each in stores if six.owner_of(each.shard.wake) is node]
+        hit = [stores[each] for each in numbers]
         for store in set(stores) - set(hit):
             wait_until(partial(is_taken, store), "a node that is well", WITHIN_S)
         assert not is_taken(hit[0])
