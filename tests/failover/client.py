@@ -18,8 +18,7 @@ from duebridge.envelope import Envelope
 from duebridge.errors import StoreError, StoreUnavailable
 from duebridge.producer import Producer
 from tests.failover.judgement import REFUSED
-from tests.support.model.histories import Historian, now_ms
-from tests.support.model.history_events import HistoryEvent, Phase, Subject
+from tests.support.model.histories import Historian, HistoryEvent, Phase, Subject, now_ms
 
 ROUTE = "failover"
 THREADS, BATCH, EVERY_S = 4, 20, 0.1  # some 600 envelopes a second

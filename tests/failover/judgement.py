@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from duebridge.audit import audit
-from tests.support.model.history_events import HistoryEvent, Phase, Subject, history_of
+from tests.support.model.histories import HistoryEvent, Phase, Subject, history_of
 
 LOSSES = ("lost", "brought_back", "early", "moves_lost")
 RESUMES_WITHIN_S = 5.0  # but for stalls of the whole rig, which relays every call

@@ -21,8 +21,7 @@ from tests.failover.judgement import LOSSES, RESUMES_WITHIN_S, Counts, count
 from tests.failover.nodes import LinkedNode
 from tests.failover.power import PoweredNode
 from tests.failover.worker import BROKER
-from tests.support.model.histories import Historian, now_ms, read_histories
-from tests.support.model.history_events import Phase, Subject
+from tests.support.model.histories import Historian, Phase, Subject, now_ms, read_histories
 from tests.support.redis.redis_sets import ClusterOfSix, SentinelSet
 from tests.support.running_clock import running_clock
 from tests.support.servers import wait_until

@@ -7,7 +7,7 @@ from tests.failover.rig import Result
 from tests.failover.scenarios import SCENARIOS
 from tests.failover.table import Run, report
 from tests.support.checkout import ROOT
-from tests.support.model.history_events import HistoryEvent, Phase, Subject
+from tests.support.model.histories import HistoryEvent, Phase, Subject
 
 DUE_MS, END_MS = 1000, 9000
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from duebridge.cli import main
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.memory import MemoryPublisher
-from tests.support.model.histories import Historian
-from tests.support.model.history_events import Phase, Subject
+from tests.support.model.histories import Historian, Phase, Subject
 
 BROKER = {"type": "memory", "options": {"name": "failover"}}
 

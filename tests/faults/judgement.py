@@ -11,7 +11,7 @@ from duebridge.audit import Bounds, audit
 from duebridge.ports.publisher import Reason
 from duebridge.store.journal import JournalEntry
 from tests.faults.scenario import Bound, Scenario
-from tests.support.model.history_events import HistoryEvent, history_of, whole_histories
+from tests.support.model.histories import HistoryEvent, history_of, whole_histories
 
 # Beside other tests on the same cores, which may take them for seconds; `make proof` judges alone.
 SLOWER = 8 if "PYTEST_XDIST_WORKER" in os.environ else 1

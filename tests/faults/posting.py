@@ -17,8 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from duebridge.audit import fingerprint
 from duebridge.store.keys import intake_key
 from tests.faults.servers.brokers import KafkaSide, RabbitSide
-from tests.support.model.histories import Historian, now_ms
-from tests.support.model.history_events import HistoryEvent, Phase, Subject
+from tests.support.model.histories import Historian, HistoryEvent, Phase, Subject, now_ms
 from tests.support.servers import wait_until
 
 INTAKE = "intake"

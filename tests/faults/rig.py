@@ -19,8 +19,7 @@ from tests.faults.servers.brokers import BrokerSide, KafkaSide, RabbitSide
 from tests.faults.servers.stack import NAMES, Stack
 from tests.faults.servers.storage import Storage
 from tests.faults.traffic import ROUTE, NotedProducer, Traffic
-from tests.support.model.histories import Historian, now_ms, read_histories
-from tests.support.model.history_events import Phase, Subject
+from tests.support.model.histories import Historian, Phase, Subject, now_ms, read_histories
 
 LEASE_S = 3.0
 WITHIN_S = 60.0

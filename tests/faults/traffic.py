@@ -15,8 +15,7 @@ from duebridge.envelope import Envelope, EnvelopeFields, Target
 from duebridge.errors import StoreFull, StoreUnavailable
 from duebridge.producer import OnConflict, Producer
 from duebridge.receipt import Receipt
-from tests.support.model.histories import Historian, now_ms
-from tests.support.model.history_events import HistoryEvent, Phase, Subject
+from tests.support.model.histories import Historian, HistoryEvent, Phase, Subject, now_ms
 
 ROUTE = "faults"
 BATCH = 100

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from duebridge.audit import AcceptedEnvelope, ArrivedEnvelope, Bounds, History, audit, fingerprint
-from tests.support.model.history_events import (
+from tests.support.model.histories import (
     MISPLACED,
     HistoryEvent,
     Phase,

@@ -19,8 +19,7 @@ from duebridge.audit import fingerprint
 from duebridge.envelope import EnvelopeFields, Properties
 from tests.faults.servers.kafka_cluster import NODES
 from tests.faults.servers.stack import Stack
-from tests.support.model.histories import Historian, now_ms
-from tests.support.model.history_events import HistoryEvent, Phase, Subject
+from tests.support.model.histories import Historian, HistoryEvent, Phase, Subject, now_ms
 
 SETTLED_WITHIN_S = 30.0
 LOOK_EVERY_S = 0.05

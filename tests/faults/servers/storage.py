@@ -17,8 +17,7 @@ from duebridge.store.journal import Journal, JournalEntry
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.wire.record import read_flight
-from tests.support.model.histories import Historian
-from tests.support.model.history_events import Phase, Subject
+from tests.support.model.histories import Historian, Phase, Subject
 from tests.support.servers import redis_server, wait_until
 
 STATES = ("pending", "ready", "suspect", "unack", "retry", "dead")
