@@ -54,6 +54,14 @@ def free_port() -> int:
     raise AssertionError("no free port")
 
 
+def is_alive(pid: int) -> bool:
+    """Whether a process runs still; a zombie does not."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def loopbacks() -> list[str]:
     """Return this machine's own address, and that of IPv6 where it has one."""
     try:

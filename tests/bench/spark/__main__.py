@@ -14,9 +14,8 @@ from pathlib import Path
 
 from tests.bench.spark.jobs import demote, hydrate, intake, journal, read, schedule
 from tests.bench.spark.limit import Limit, entries_read, limit, records_read, removed, written
-from tests.bench.spark.result import GOALS, Result
 from tests.bench.spark.stage import Stage, opened_stage
-from tests.bench.spark.table import write_tables
+from tests.bench.spark.table import GOALS, Result, write_tables
 from tests.bench.spark.verdict import reconcile
 
 JOBS = {job.__name__: job for job in (schedule, read, intake, demote, hydrate, journal, reconcile)}

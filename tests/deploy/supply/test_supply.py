@@ -5,9 +5,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from zipfile import ZipFile
 
@@ -19,7 +24,6 @@ from referencing.jsonschema import DRAFT7
 from deploy.supply.audit import AuditFailed, audit, judge, unanswered
 from deploy.supply.licences import UNKNOWN, is_allowed, licence, read_policy
 from deploy.supply.locked import Pin, read_pins
-from tests.deploy.supply.vulnerabilities import clean, down, nonsense, redis_is_vulnerable, service
 from tests.support.checkout import ROOT
 
 LOCK = ROOT / "requirements.lock"
@@ -31,6 +35,55 @@ REDIS = Pin("redis", "8.1.0", "", ())
 PIKA = Pin("pika", "1.4.4", "", ())
 OLD_REDIS = Pin("redis", "7.4.0", "", ())
 POLICY = read_policy()
+KNOWN = {
+    "id": "GHSA-test-0001",
+    "summary": "a hole",
+    "affected": [{"package": {"name": "redis", "ecosystem": "PyPI"}}],
+}
+
+
+def clean(_: str) -> dict[str, Any]:
+    return {}
+
+
+def redis_is_vulnerable(name: str) -> dict[str, Any]:
+    return {"vulns": [KNOWN]} if name == "redis" else {}
+
+
+def nonsense(_: str) -> dict[str, Any]:
+    return {"sorry": "another program"}
+
+
+def down(_: str) -> dict[str, Any] | None:
+    return None
+
+
+@contextmanager
+def service(answer: Any) -> Iterator[str]:
+    """Yield the URL of a service that answers each package so; None is 503."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            said = answer(asked["package"]["name"])
+            code = HTTPStatus.SERVICE_UNAVAILABLE if said is None else HTTPStatus.OK
+            body = json.dumps(said).encode()
+            self.send_response(code)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1/query"
+        finally:
+            server.shutdown()
+            thread.join(10)
 
 
 def git(*words: str) -> bytes:

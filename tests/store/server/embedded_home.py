@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import wait_until
+from tests.support.servers import is_alive, wait_until
 
 NOBODY = 65534
 
@@ -19,14 +19,6 @@ def pid_of(home: Path) -> int:
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(pid), "the server to be gone")
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process runs still; a zombie does not."""
-    try:
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def pids_in(home: Path) -> list[int]:
