@@ -11,11 +11,10 @@ from pyspark.sql import SparkSession
 
 from duebridge_connectors.spark.delta_reader import delta_settings
 from tests.spark.cold_route import ColdRoute
+from tests.spark.object_servers import S3Server, hdfs_server, s3_server
 from tests.spark.world import Topics, World
 from tests.support.checkout import downloaded, missing
 from tests.support.kafka.kafka_broker import KafkaBroker
-from tests.support.objects.hdfs_server import hdfs_server
-from tests.support.objects.s3_server import S3Server, s3_server
 from tests.support.spark.launch import JAVA_OPTIONS, OF_PYTHON, SETTINGS, remember_names
 
 GIVE_UP_S = 600  # a job or two: seconds, or minutes on a busy machine

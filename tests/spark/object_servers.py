@@ -1,10 +1,13 @@
-"""An object store of the test's own: moto's S3 behind a proxy that is as strict as AWS.
+"""Object stores of the test's own: moto's S3 behind a proxy as strict as AWS; a small HDFS.
 
-`python -m tests.support.objects.s3_server PORT` runs it. A request is answered before the next
-begins: moto looks and writes in two steps, AWS in one. In the bucket `forgetful` conditions are
-ignored.
+`python -m tests.spark.object_servers PORT` runs S3. A request is answered before the next begins:
+moto looks and writes in two steps, AWS in one. In the bucket `forgetful` conditions are ignored.
+HDFS is Hadoop's own, of one name node and one data node, in one JVM.
 """
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,12 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.support.checkout import ROOT
-from tests.support.servers import free_port, listens, wait_until
+import pyspark
+
+from tests.support.checkout import ROOT, downloaded, missing
+from tests.support.servers import COMPILES_ONCE, free_port, listens, wait_until
 
 BUCKET, FORGETFUL = "cold-rows", "forgetful"
 ACCESS_KEY, SECRET_KEY = "AKIAOFTHETEST", "canary-5e0c1f"
 STARTED_WITHIN_S = 60
+HDFS_WITHIN_S = 90
+MANAGER = "org.apache.hadoop.test.MiniDFSClusterManager"
 
 
 class S3Server(NamedTuple):
@@ -55,7 +62,7 @@ def s3_server(home: Path) -> Iterator[S3Server]:
     """Run one with both buckets."""
     port = free_port()
     log = home / "s3.log"
-    command = [sys.executable, "-m", "tests.support.objects.s3_server", str(port)]
+    command = [sys.executable, "-m", "tests.spark.object_servers", str(port)]
     with log.open("wb") as out:
         server = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
     try:
@@ -67,6 +74,34 @@ def s3_server(home: Path) -> Iterator[S3Server]:
     finally:
         server.kill()
         server.wait()
+
+
+@contextmanager
+def hdfs_server(home: Path) -> Iterator[str]:
+    """Run one, and give its URI."""
+    java = shutil.which("java") or missing("java", "install OpenJDK 17")
+    jars = [downloaded("hdfs"), f"{Path(pyspark.__file__).parent}/jars/*"]
+    said = home / "details.json"
+    settings = {"hdfs.minidfs.basedir": str(home / "data"), "dfs.replication": "1"}
+    command = [java, COMPILES_ONCE, "-XX:+UseSerialGC", "-cp", os.pathsep.join(jars), MANAGER]
+    command += ["-format", "-datanodes", "1", "-nnport", "0", "-writeDetails", str(said)]
+    command += [word for name, value in settings.items() for word in ("-D", f"{name}={value}")]
+    with (home / "hdfs.log").open("wb") as log:
+        server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        wait_until(lambda: port_of(said), "HDFS", HDFS_WITHIN_S)
+        yield f"hdfs://127.0.0.1:{port_of(said)}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def port_of(said: Path) -> int:
+    """The name node's port; 0 while it is not written."""
+    try:
+        return int(json.loads(said.read_text())["namenode_port"])
+    except (OSError, ValueError):
+        return 0
 
 
 def main() -> None:

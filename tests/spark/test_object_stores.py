@@ -29,7 +29,7 @@ from duebridge_connectors.spark.filesystem import (
 )
 from duebridge_connectors.spark.table.journal_table import JournalTable
 from duebridge_connectors.spark.table.tidy_merge import merge_small_files
-from tests.support.objects.s3_server import ACCESS_KEY, BUCKET, FORGETFUL, SECRET_KEY, S3Server
+from tests.spark.object_servers import ACCESS_KEY, BUCKET, FORGETFUL, SECRET_KEY, S3Server
 from tests.support.servers import free_port
 
 WRITERS = 6

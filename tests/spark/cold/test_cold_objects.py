@@ -27,9 +27,9 @@ from duebridge_connectors.spark.rows.schema import COLD
 from duebridge_connectors.spark.table.journal_table import JournalTable
 from tests.spark.cold_route import ColdRoute, listed
 from tests.spark.journal.journal_by_hand import QUERY, add_batch
+from tests.spark.object_servers import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.spark.world import LATER_MS, World
 from tests.support.checkout import downloaded
-from tests.support.objects.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 from tests.support.spark.launch import AS_WORDS
 
 IDS = ["a", "b", "c", "d"]
