@@ -9,7 +9,6 @@ import secrets
 import statistics
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -23,7 +22,6 @@ PREFETCH, ACK_EVERY, ROUNDS = 1000, 250, 3
 HEADERS = {"x-delay": 5000, "tenant": "a", "traceparent": "0" * 55, "attempt": 1, "kind": "order"}
 KINDS = ("classic", "quorum", "stream")
 FROM_FIRST = {"x-stream-offset": "first"}
-Read = Callable[[str, str, str, int], None]
 
 
 def bare(url: str, queue: str, kind: str, count: int) -> None:

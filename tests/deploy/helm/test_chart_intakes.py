@@ -10,7 +10,6 @@ from tests.deploy.conftest import Promtool
 
 OWN = "demo-duebridge-retries"
 NAMES = {"demo-duebridge-plugin": "plugin", OWN: "orders.retries"}
-KINDS = ("Deployment", "Service", "PodDisruptionBudget", "ScaledObject")
 LAG = 'duebridge_intake_lag{namespace="shop",intake="orders.retries"'
 
 

@@ -1,7 +1,6 @@
 """One of each kind, planted in every kind of life: all are named, and nothing else is."""
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 from pyspark.sql import SparkSession
@@ -239,9 +238,6 @@ def test_story_of_many_due_instants_takes_any_of_them_in_the_header() -> None:
         return read_story(events, [ArrivedMessage(T, header)], []).misdated
 
     assert [n for n in range(10) if not is_misdated(DUE + n)] == [0, 3, 5, 9]
-
-
-Planting = Callable[[Plot], None]
 
 
 def _gap(at: int, lost: int) -> Told:

@@ -7,8 +7,6 @@ from duebridge.store.journal import Journal
 from duebridge.store.numbering import Jump, Numbering
 from tests.support.desk import Desk
 
-STEP = 2**20
-
 
 @pytest.fixture
 def journal(desk: Desk) -> Journal:
