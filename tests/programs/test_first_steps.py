@@ -1,8 +1,10 @@
-"""The tutorial and the README's first use, typed block by block as their readers do."""
+"""Tutorial and README typed block by block as their readers do; the blocks of the guides."""
 
 import re
 import secrets
 import socket
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,8 +17,6 @@ from duebridge.store.server.embedded import socket_path, stop_embedded
 from tests.programs.site import Open, Running, Site
 from tests.support.checkout import ROOT
 from tests.support.servers import wait_until
-
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 README, TUTORIAL = ROOT / "README.md", ROOT / "docs" / "tutorial.md"
 BLOCK = re.compile(r"^ *```(?:sh|yaml|python)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
@@ -71,6 +71,8 @@ def read_message(terminals: Terminals, command: str) -> str:
     return terminals.leave_running(command).line("ConsumerRecord")
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_tutorial_as_typed_delivers_the_message(home: Path, route: str, open_site: Open) -> None:
     blocks = blocks_of(TUTORIAL, home, route)
     setup, config, check, calls, run, consume = blocks
@@ -97,6 +99,8 @@ def answers(store: Path) -> bool:
         return asked.connect_ex(str(socket_path(store.resolve()))) == 0
 
 
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_readme_as_typed_delivers_the_message(tmp_path: Path, route: str, open_site: Open) -> None:
     setup, config, remind, first = blocks_of(README, tmp_path, route)[-4:]
     terminals = Terminals(open_site(tmp_path), setup)
@@ -117,3 +121,11 @@ def typed_program(terminals: Terminals, home: Path, text: str) -> list[str]:
     """Return the first word of each line that a program of the README prints."""
     (home / "remind.py").write_text(text)
     return [line.split()[0] for line in terminals.type("python remind.py").splitlines()]
+
+
+def test_blocks_of_the_guides_are_the_examples_lines() -> None:
+    program = ROOT / "deploy" / "docs" / "guides.py"
+    told = subprocess.run(
+        [sys.executable, str(program), "--check"], capture_output=True, text=True, check=False
+    )
+    assert (told.returncode, told.stdout) == (0, "")

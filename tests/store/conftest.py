@@ -42,7 +42,6 @@ OF_CLIENTS = (  # what the clients do differently, or with the nodes of several 
     "test_renew.py",
     "test_server.py",
     "test_state_machine.py",
-    "test_watch.py",
     "test_workers.py",
 )
 

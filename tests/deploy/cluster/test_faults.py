@@ -1,15 +1,23 @@
-"""Pods that are killed and workers that freeze: back within 30 s, and nothing is lost."""
+"""Pods that are killed, workers that freeze, a store's master that dies: nothing is lost."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+import yaml
 
+from tests.deploy.chart import Object, values_of
 from tests.deploy.cluster.bridge import PYTHON, Bridge
 from tests.deploy.cluster.kube import Kube, until
+from tests.deploy.cluster.stack import Stack
+from tests.support.redis.redis_node import HOST
+from tests.support.redis.redis_sets import SETS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -32,6 +40,8 @@ os.kill(int(worker), %d)
 """
 SIGKILL, SIGSTOP = 9, 19
 KILLED = 128 + SIGKILL
+PASSWORD = "trial"  # noqa: S105 - of servers that live as long as a test
+SAFE = ("--appendonly", "yes")
 
 
 class Node:
@@ -162,3 +172,34 @@ def test_outage_of_the_store_restarts_nobody(bridge: Bridge) -> None:
 
 def names(bridge: Bridge) -> list[str]:
     return [each["metadata"]["name"] for each in bridge.pods()]
+
+
+def store_at(kind: str, url: str) -> Object:
+    """Return the store of the chart's values file, at these servers."""
+    store: Object = yaml.safe_load(values_of(kind).read_text())["config"]["store"]
+    return {**store, "url": re.sub("://.*@", "://${REDIS_LOGIN}@", url)}
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_release_on_servers_whose_master_dies_delivers_each_once(
+    kube: Kube, stack: Stack, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    if HOST == "127.0.0.1":
+        pytest.skip("set DUEBRIDGE_K8S_HOST: the sets have to be reached from pods")
+    name, login = f"bridge-{uuid4().hex[:6]}", f":{PASSWORD}"
+    monkeypatch.setenv("REDIS_LOGIN", login)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": f"{name}-redis"}}
+    kube.apply({**secret, "stringData": {"login": login}})
+    with SETS[kind](tmp_path, *SAFE, password=PASSWORD) as servers:
+        bridge = Bridge(kube, stack, name, image, tmp_path, store_at(kind, servers.url))
+        with closing(bridge):
+            reference = {"secret": f"{name}-redis", "key": "login"}
+            bridge.values["secrets"]["env"]["REDIS_LOGIN"] = reference
+            bridge.install(replicas=1)
+            bridge.schedule(200, delay="6s")
+            old = servers.kill_master()
+            old.start()  # each accepted envelope is on every replica: they must be there
+            bridge.settle_once()
+            bridge.schedule(100)
+            bridge.settle_once()
+            assert bridge.restarts(bridge.pod()) == 0

@@ -1,6 +1,7 @@
-"""Programs of the delayed-message plugin, before and after the lines that the guide names.
+"""Programs that know nothing of duebridge but a few header names.
 
-Also what their exchanges deliver: by each type, under the message's own routing key.
+Those of the delayed-message plugin, before and after the lines that the guide names; what their
+exchanges deliver, by each type, under the message's own routing key; and of Kafka.
 """
 
 import json
@@ -11,7 +12,7 @@ import pika
 import pytest
 
 from tests.programs.site import WITHIN_S, Open, Site
-from tests.programs.toolchains import REMINDERS
+from tests.programs.toolchains import REMINDERS, go, python
 from tests.support.command import wait_until
 
 LONG_MS = 2**32 + 50  # 49 days; in 32 bits 50 ms
@@ -30,6 +31,7 @@ MISSES: dict[str, tuple[str, dict[str, str]]] = {
     "topic": ("*.us", {}),
     "headers": ("", {"tenant": "b"}),
 }
+HELD_MS = 100_000
 
 
 def command(examples: Path, client: str, which: str) -> list[str]:
@@ -149,3 +151,35 @@ def test_publish_to_a_declared_exchange_arrives_where_its_type_routes_its_own_ke
     assert (body, got.message_id, got.headers["tenant"]) == (b"remind", "m-1", "a")
     if missed:  # the broker has routed the one message to every queue by now
         assert rabbit.queue_declare(missed, passive=True).method.message_count == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)  # Go compiles its Kafka client, the first time
+@pytest.mark.parametrize(
+    ("client", "own"), [("franz-go", "kafka-python"), ("kafka-python", "librdkafka")]
+)
+def test_send_reminders_from_a_kafka_client_brings_each_when_it_is_due(
+    examples: Path,
+    open_site: Open,
+    kafka_bootstrap: str,
+    name: str,
+    topics: Any,
+    client: str,
+    own: str,
+) -> None:
+    folder = examples / "kafka-delays"
+    site = open_site(folder, KAFKA=kafka_bootstrap, TOPIC=name, KAFKA_CLIENT=own)
+    consumer = go(folder, "./later.go")
+    publish = [*consumer, "publish"] if client == "franz-go" else python(folder, "later.py")
+    site.worker()
+    reader = site.start([*consumer, "consume"])
+    sent = {}
+    for line in site.call([*publish, "3000", "100", str(HELD_MS), "1500"]).splitlines():
+        due_at, body = line.split(" ", 1)
+        sent[body] = int(due_at)
+    due = {f"remind after {delay}" for delay in (100, 1500, 3000)}
+    while due:  # in any order, where the intake took the first in long before the last
+        got_at, rest = reader.line().split(" ", 1)
+        body = rest.removesuffix(" customer-7 a")
+        due.remove(body)
+        assert int(got_at) >= sent[body]
