@@ -31,6 +31,7 @@ def api_server(
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each answer waits 40 ms for an acknowledgement
 
         def do_GET(self) -> None:
             found = pages.get(self.path.partition("?")[0])
