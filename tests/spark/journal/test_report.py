@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from duebridge_connectors.spark.jobs.report import run_report
-from duebridge_connectors.spark.page.figures import ReportFigures
-from duebridge_connectors.spark.page.html import render_page
-from duebridge_connectors.spark.transforms.figures import KINDS, figures, forecast, gaps, reasons
+from duebridge_connectors.spark.transforms.figures import figures, forecast, gaps, reasons
 from tests.spark.world import World, setting
 
 START = datetime(2026, 3, 1, 22, 30, tzinfo=UTC)
@@ -102,50 +99,3 @@ def test_run_report_on_a_machine_of_another_zone_is_of_utc_days(world: World) ->
     days.add(f"{datetime.now(UTC):%Y-%m-%d}")
     text = (world.home / "report" / "report.html").read_text()
     assert set(re.findall(r"<td>(\d{4}-\d\d-\d\d)</td>", text)) <= days
-
-
-class _Links(HTMLParser):
-    """Everything that a browser would fetch or run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "img", "iframe", "object", "embed", "base"):
-            self.found.append(tag)
-        for name, value in attrs:
-            is_away = name in ("src", "href") and not (value or "").startswith("#")
-            if is_away or name.startswith("on"):
-                self.found.append(f"{name}={value}")
-
-
-def found_with(**more: Any) -> ReportFigures:
-    row = dict.fromkeys(KINDS, 0) | {
-        "route": "<b>&", "at": START, "repeated": 0, "busiest_minute": 3, "delivered": 9,
-        "lateness_p50_ms": 4, "lateness_p90_ms": 5, "lateness_p99_ms": 6, "lateness_max_ms": 7,
-    }  # fmt: skip
-    empty = {"hours": [row], "days": [row], "reasons": [], "gaps": [], "forecast": []}
-    return ReportFigures(START, **(empty | more))
-
-
-def test_page_fetches_nothing_runs_nothing_and_escapes_names() -> None:
-    text = render_page(found_with())
-    links = _Links()
-    links.feed(text)
-    assert links.found == []
-    assert "default-src 'none'" in text
-    assert not re.search(r"url\(|@import", text)
-    assert "<b>&<" not in text
-    assert "No dead letters, no gaps, no late day, and no rush ahead." in text
-
-
-def test_page_of_what_is_overdue_for_weeks_shows_what_comes() -> None:
-    hour = START.replace(minute=0)
-    dues = {hour - timedelta(days=30): 40, hour + timedelta(hours=2): 3}
-    text = render_page(
-        found_with(forecast=[{"route": "<b>&", "at": at, "due": due} for at, due in dues.items()])
-    )
-    assert "02 Mar: 3 due" in text
-    assert "40 were due before and wait" in text
-    assert "no rush ahead" in text

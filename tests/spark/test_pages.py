@@ -1,11 +1,17 @@
-"""The page of a verdict: every story to be read without Spark, and nothing that a browser runs."""
+"""The pages of verdict and report: to be read without Spark, and nothing that a browser runs."""
 
 import re
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
+from typing import Any
 
+from duebridge_connectors.spark.page.figures import ReportFigures
+from duebridge_connectors.spark.page.html import render_page
 from duebridge_connectors.spark.page.verdict import IdStory, StoryLine, render_verdict
+from duebridge_connectors.spark.transforms.figures import KINDS
 from duebridge_connectors.spark.transforms.reconciliation import Reconciliation
 
+START = datetime(2026, 3, 1, 22, 30, tzinfo=UTC)
 HOSTILE = "<img src=x onerror=alert(1)>&\"'|*_`[a](javascript:b)\n# x"
 
 
@@ -29,9 +35,12 @@ class _Read(HTMLParser):
         self.text += data + "\n"
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        names = [name for name, _ in attrs if name in ("src", "href") or name.startswith("on")]
-        if names or tag in ("script", "img", "iframe", "object", "embed", "base"):
+        if tag in ("script", "img", "iframe", "object", "embed", "base"):
             self.bad.append(tag)
+        for name, value in attrs:
+            is_away = name in ("src", "href") and not (value or "").startswith("#")
+            if is_away or name.startswith("on"):
+                self.bad.append(f"{name}={value}")
 
 
 def read(page: str) -> _Read:
@@ -40,14 +49,18 @@ def read(page: str) -> _Read:
     return found
 
 
+def check_it_runs_nothing(page: str) -> None:
+    assert read(page).bad == []
+    assert "default-src 'none'" in page
+    assert not re.search(r"url\(|@import", page)
+
+
 def test_page_of_hostile_ids_shows_them_and_runs_nothing() -> None:
     line = StoryLine(5, HOSTILE, HOSTILE)
     stories = [IdStory(HOSTILE, HOSTILE, ["lost"], ["early"], [line])]
     page = render_verdict(verdict(), stories, 0)
     found = read(page)
-    assert found.bad == []
-    assert "default-src 'none'" in page
-    assert not re.search(r"url\(|@import", page)
+    check_it_runs_nothing(page)
     assert f"{HOSTILE}/{HOSTILE}: lost; early, in doubt" in found.text
     assert found.text.count(HOSTILE) >= 5
 
@@ -65,3 +78,30 @@ def test_page_without_any_id_says_so() -> None:
     page = render_verdict(verdict(verdict="holds", examples={}, missing=[]), [], 0)
     assert "No id is named." in page
     assert "The guarantee held" in page
+
+
+def found_with(**more: Any) -> ReportFigures:
+    row = dict.fromkeys(KINDS, 0) | {
+        "route": "<b>&", "at": START, "repeated": 0, "busiest_minute": 3, "delivered": 9,
+        "lateness_p50_ms": 4, "lateness_p90_ms": 5, "lateness_p99_ms": 6, "lateness_max_ms": 7,
+    }  # fmt: skip
+    empty = {"hours": [row], "days": [row], "reasons": [], "gaps": [], "forecast": []}
+    return ReportFigures(START, **(empty | more))
+
+
+def test_page_of_a_report_runs_nothing_and_escapes_names() -> None:
+    text = render_page(found_with())
+    check_it_runs_nothing(text)
+    assert "<b>&<" not in text
+    assert "No dead letters, no gaps, no late day, and no rush ahead." in text
+
+
+def test_page_of_a_report_of_what_is_overdue_for_weeks_shows_what_comes() -> None:
+    hour = START.replace(minute=0)
+    dues = {hour - timedelta(days=30): 40, hour + timedelta(hours=2): 3}
+    text = render_page(
+        found_with(forecast=[{"route": "<b>&", "at": at, "due": due} for at, due in dues.items()])
+    )
+    assert "02 Mar: 3 due" in text
+    assert "40 were due before and wait" in text
+    assert "no rush ahead" in text
