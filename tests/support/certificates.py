@@ -51,6 +51,20 @@ def make_certificates(home: Path) -> Certificates:
     return found
 
 
+def tls_options(files: Certificates, port: int, asks_clients: str = "no") -> list[str]:
+    """Return the options of a redis-server that speaks TLS on this port, to its peers too."""
+    words = [
+        "--tls-port",
+        str(port),
+        "--tls-auth-clients",
+        asks_clients,
+        "--tls-replication",
+        "yes",
+    ]
+    words += ["--tls-cert-file", files.server_certificate, "--tls-key-file", files.server_key]
+    return [*words, "--tls-ca-cert-file", files.ca]
+
+
 def _write_chain(issued: trustme.LeafCert, path: str) -> None:
     Path(path).write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
 

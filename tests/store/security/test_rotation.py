@@ -21,7 +21,7 @@ from duebridge.worker.process import Runner
 from duebridge.worker.reporting.status import StatusWriter
 from duebridge_connectors.memory import MemoryPublisher
 from tests.store.conftest import leave_old_nodes_to_the_collector
-from tests.support.certificates import Certificates, make_certificates
+from tests.support.certificates import Certificates, make_certificates, tls_options
 from tests.support.redis.least import grant
 from tests.support.servers import free_port, redis_cluster, redis_server, wait_until
 
@@ -168,10 +168,7 @@ def test_certificate_replaced_while_a_worker_runs_is_used_without_a_restart(
     install(certificates, live)
     with ExitStack() as stack:
         port = free_port()
-        options = ["--tls-port", str(port), "--tls-auth-clients", "yes"]
-        options += ["--tls-cert-file", certificates.server_certificate]
-        options += ["--tls-key-file", certificates.server_key]
-        options += ["--tls-ca-cert-file", certificates.ca]
+        options = tls_options(certificates, port, "yes")
         admin = stack.enter_context(
             redis.Redis(port=stack.enter_context(redis_server(tmp_path, *options)))
         )

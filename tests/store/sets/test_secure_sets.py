@@ -17,7 +17,7 @@ from duebridge.store.life import RouteLife
 from duebridge.store.registry import Registry
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.rights import rights_of, sentinel_rights
-from tests.support.certificates import Certificates
+from tests.support.certificates import Certificates, tls_options
 from tests.support.desk import YEAR_MS, envelope
 from tests.support.redis.redis_node import PATIENCE_S, RedisNode
 from tests.support.redis.redis_sets import NAME, SentinelSet, sentinel_set
@@ -41,9 +41,7 @@ class TlsNode(RedisNode):
         *,
         files: Certificates,
     ) -> None:
-        secure = ["--tls-port", str(port), "--tls-replication", "yes", "--tls-auth-clients", "no"]
-        secure += ["--tls-cert-file", files.server_certificate, "--tls-key-file", files.server_key]
-        super().__init__(home, 0, [*words, *secure, "--tls-ca-cert-file", files.ca], password)
+        super().__init__(home, 0, [*words, *tls_options(files, port)], password)
         self.port, self._ca = port, files.ca
 
     def client(self) -> Any:

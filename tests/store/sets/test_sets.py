@@ -18,7 +18,7 @@ from duebridge.store.server.reconnects import CallSuppressed
 from duebridge.store.server.rights import sentinel_rights
 from duebridge.store.server.sets import sentinel
 from tests.store.conftest import NO_FAILOVER_MS
-from tests.support.certificates import Certificates
+from tests.support.certificates import Certificates, tls_options
 from tests.support.desk import shard_of
 from tests.support.redis.redis_node import RedisNode, server
 from tests.support.redis.redis_sets import NAME, SentinelSet, sentinel_set
@@ -153,21 +153,14 @@ def test_closed_connection_leaves_no_thread_asking(guarded: SentinelSet) -> None
     wait_until(lambda: not is_asking(), "the thread to end")
 
 
-def tls_words(certificates: Certificates, port: int) -> list[str]:
-    words = ["--tls-port", str(port), "--tls-auth-clients", "no", "--tls-replication", "yes"]
-    words += ["--tls-cert-file", certificates.server_certificate]
-    words += ["--tls-key-file", certificates.server_key]
-    return [*words, "--tls-ca-cert-file", certificates.ca]
-
-
 @contextmanager
 def secure_set(home: Path, certificates: Certificates) -> Iterator[int]:
     """Run a Sentinel and a master that both speak TLS; give the Sentinel's port."""
     master_port, port = free_port(), free_port()
-    master = server(home / "master", *tls_words(certificates, master_port))
+    master = server(home / "master", *tls_options(certificates, master_port))
     conf = home / "sentinel.conf"
     conf.write_text(f"sentinel monitor {NAME} 127.0.0.1 {master_port} 1\n")
-    words = [str(conf), "--sentinel", *tls_words(certificates, port)]
+    words = [str(conf), "--sentinel", *tls_options(certificates, port)]
     watcher = RedisNode(home / "sentinel", free_port(), words)
     try:
         master.start()
@@ -193,7 +186,7 @@ def test_cluster_over_tls_is_opened_by_the_seed_that_answers(
     certificates: Certificates, tmp_path: Path, open_at: OpenAt
 ) -> None:
     port = free_port()
-    words = [*of_a_cluster(), "--tls-cluster", "yes", *tls_words(certificates, port)]
+    words = [*of_a_cluster(), "--tls-cluster", "yes", *tls_options(certificates, port)]
     with redis_server(tmp_path, *words) as plain:
         take_every_slot(plain)
         url = f"rediss+cluster://127.0.0.1:{free_port()},127.0.0.1:{port}"
