@@ -219,7 +219,7 @@ def test_schedule_into_a_route_made_anew_with_fewer_shards_is_refused_and_strand
         registry.open_route(ROUTE, fewer)
 
     for _ in range(2):  # and again, when it is asked again
-        with pytest.raises(StoreUnfit, match=f"expected shards: {fewer}.* make a new route"):
+        with pytest.raises(StoreUnfit, match=f"expected shards: {fewer}.* new route .* drain"):
             scheduled(config_of(namespace), connection, [made_anew])
         assert shard_keys(connection, namespace) == {
             Shard(namespace, ROUTE, number).key("meta") for number in range(fewer)

@@ -19,7 +19,7 @@ from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.fitness import check_fitness
 from duebridge.store.server.reconnects import CallSuppressed, Reconnects
 from duebridge.store.server.scripts import names, script
-from tests.support.desk import Desk, ManualClock, acks, envelope
+from tests.support.desk import Desk, ManualClock, acks
 from tests.support.network.proxy import proxied
 from tests.support.servers import free_port, redis_cluster, redis_server, wait_until
 
@@ -243,18 +243,6 @@ def test_url_of_another_kind_is_refused_without_its_secret(url: str) -> None:
     ) as refused:
         open_connection(url)
     assert SECRET not in str(refused.value)
-
-
-def test_replica_is_unavailable_for_writing(
-    store_at: StoreAt, port: int, admin: redis.Redis
-) -> None:
-    admin.replicaof("127.0.0.1", free_port())
-    try:
-        store = store_at(url_of(port))
-        with pytest.raises(StoreUnavailable):
-            store.schedule([envelope("a")], max_delay_ms=10_000)
-    finally:
-        admin.replicaof("NO", "ONE")
 
 
 def test_busy_store_is_unavailable_and_answers_when_it_is_free(

@@ -233,11 +233,3 @@ def test_route_with_a_newer_record_layout_is_refused_and_left_as_it_is(valkey: C
     with pytest.raises(StoreUnfit, match="upgrade duebridge"):
         Registry(valkey, "newer").open_route("r", 1)
     assert valkey.client.hget(key, "r") == b"%d:1" % (NEWEST_LAYOUT + 1)
-
-
-def test_route_opened_again_keeps_its_first_number_of_shards(valkey: Connection) -> None:
-    registry = Registry(valkey, "shards")
-    assert registry.open_route("r", 4) == 4
-    with pytest.raises(StoreUnfit, match=r"expected shards: 4.* make a new route .* drain"):
-        registry.open_route("r", 2)
-    assert registry.open_route("r", 4) == 4

@@ -52,45 +52,6 @@ def test_claim_under_a_token_goes_on_with_that_claim(desk: Desk) -> None:
     assert desk.store.ack(acks(whole.token, *whole.ids)).stale == []
 
 
-def test_claim_takes_no_more_bytes_than_asked(desk: Desk) -> None:
-    bodies = {
-        name: body_of(size) for name, size in (("a", 900), ("b", 100), ("c", 5000), ("d", 10))
-    }
-    desk.pending(*[envelope(name, f"{n + 1}s", body=bodies[name]) for n, name in enumerate("abcd")])
-    desk.clock.advance(9000)
-    desk.store.promote()
-    taken = []
-    while (claim := desk.store.claim(10, LEASE_MS, limit_bytes=7000)).leased:
-        ids = [each.id for each in claim.leased]
-        sizes = [desk.client.hstrlen(desk.key("envelopes"), name) for name in ids]
-        assert sum(sizes) <= 7000
-        taken += ids
-    assert taken == list("abcd")
-
-
-def body_of(size: int) -> bytes:
-    """Bytes that zstd cannot shrink."""
-    import random
-
-    return random.Random(size).randbytes(size)
-
-
-def test_claim_takes_one_envelope_however_large(desk: Desk) -> None:
-    desk.ready(envelope("a", body=body_of(100_000)), envelope("b", body=body_of(100_001)))
-    for _ in "ab":
-        assert len(desk.store.claim(10, LEASE_MS, limit_bytes=10).leased) == 1
-
-
-def test_claim_reads_at_most_one_mib(desk: Desk) -> None:
-    ids = [f"{n:02d}" for n in range(30)]
-    desk.pending(*[envelope(name, body=body_of(250_000)) for name in ids[:15]])
-    desk.pending(*[envelope(name, body=body_of(250_000)) for name in ids[15:]])
-    desk.clock.advance(1000)
-    desk.store.promote()
-    claim = desk.store.claim(30, LEASE_MS, limit_bytes=10**9)
-    assert [each.id for each in claim.leased] == ids[:4]
-
-
 def test_claim_of_a_suspect_that_never_flew_marks_it_single(desk: Desk) -> None:
     desk.ready("a")
     desk.client.zadd(desk.key("suspect"), {"a": desk.clock()})
