@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from duebridge_connectors.spark.cold import cold_reader
-from duebridge_connectors.spark.cold.commit_log import STATE_EVERY, ColdLog
+from duebridge_connectors.spark.cold.commit_log import ColdLog
 from tests.bench.spark import cold_year
 from tests.bench.spark.limit import entries_read, limit, records_read, removed, written
 from tests.support.servers import redis_server
@@ -53,22 +53,6 @@ def test_get_after_many_nights_reads_the_file_of_its_id_and_the_lists(
     opened.clear()
     cold_year.get(home, "absent")
     assert len(opened) <= 1
-
-
-def test_state_after_many_nights_reads_the_entries_since_the_last_state(
-    log: ColdLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[str] = []
-    decoded = ColdLog._decoded
-
-    def noting(self: ColdLog, name: str, kind: type[object]) -> object:
-        read.append(name)
-        return decoded(self, name, kind)
-
-    monkeypatch.setattr(ColdLog, "_decoded", noting)
-    log.state()
-    assert 0 < len(read) <= STATE_EVERY
-    assert len(log.numbers()) > STATE_EVERY, "else nothing is shown"
 
 
 def test_files_after_many_nights_are_few(log: ColdLog) -> None:
