@@ -1,1 +1,0 @@
-"""What the pipeline on Spark costs: `python -m tests.bench.spark NAME --rows N`, a file each."""
