@@ -16,7 +16,6 @@ from duebridge.store.delay_store import DelayStore
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
-from duebridge.store.wire.transitions import Burial
 from tests.support import servers
 from tests.support.desk import burial
 from tests.support.forks import Forks
@@ -141,12 +140,9 @@ def kill_due(command: Command, count: int, error: str) -> None:
         poll, _ = store.promote()
         claim = store.claim(poll.ready, 30_000) if poll.ready else None
         if claim is not None:
-            store.bury(claim.token, [_burial(each, error) for each in claim.ids])
+            burials = [burial(each, Reason.TOO_LARGE, error=error) for each in claim.ids]
+            store.bury(claim.token, burials)
         return store.next().dead == count
 
     wait_until(kill_some, f"{count} envelopes to be dead")
     connection.close()
-
-
-def _burial(envelope_id: str, error: str) -> Burial:
-    return burial(envelope_id, Reason.TOO_LARGE, error=error)
