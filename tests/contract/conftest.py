@@ -1,9 +1,28 @@
-"""The contract's own asserts shall explain themselves as those of a test file do."""
+"""A publisher and a target of a module's `broker`; asserts of the contracts explain themselves."""
+
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
+from duebridge.envelope import Target
+from duebridge.ports.publisher import Publisher
 from tests.support.certificates import no_secret_is_logged  # noqa: F401
+from tests.support.contract.broker_under_test import BrokerUnderTest
 
-for part in ("publisher", "content", "fault", "outage"):
-    pytest.register_assert_rewrite(f"tests.contract.{part}_contract")
-pytest.register_assert_rewrite("tests.contract.sources")
+pytest.register_assert_rewrite("tests.contract.publisher_contract", "tests.contract.sources")
+
+DEADLINE_S = 15.0
+
+
+@pytest.fixture
+def publisher(broker: BrokerUnderTest) -> Iterator[Publisher]:
+    with closing(broker.open(DEADLINE_S)) as publisher:
+        yield publisher
+
+
+@pytest.fixture
+def target(broker: BrokerUnderTest) -> Target:
+    target = broker.missing_target()
+    broker.create(target)
+    return target

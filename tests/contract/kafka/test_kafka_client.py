@@ -41,13 +41,6 @@ def client(kafka_bootstrap: str) -> Iterator[KafkaPythonClient]:
     client.retire(0)
 
 
-@pytest.fixture
-def target(broker: KafkaBroker) -> Target:
-    target = broker.missing_target()
-    broker.create(target)
-    return target
-
-
 def test_ask_for_metadata_never_creates_topics(client: KafkaPythonClient) -> None:
     assert client._net.cluster.metadata_request().allow_auto_topic_creation is False
 

@@ -27,12 +27,6 @@ def broker(kafka_bootstrap: str, request: pytest.FixtureRequest) -> Iterator[Kaf
         yield broker
 
 
-@pytest.fixture
-def publisher(broker: KafkaBroker) -> Iterator[EitherPublisher]:
-    with closing(broker.open(DEADLINE_S)) as publisher:
-        yield publisher
-
-
 def make(broker: KafkaBroker, **configs: str) -> Target:
     target = broker.missing_target()
     broker.create(target, configs=configs)

@@ -7,12 +7,8 @@ from typing import Any
 import pika
 import pytest
 
-from duebridge.envelope import Target
-from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
 from tests.support.rabbitmq.own_rabbitmq import PrivateRabbit
 from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
-
-DEADLINE_S = 15.0
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +25,6 @@ def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateRabbit]:
 def broker(rabbitmq_url: str) -> Iterator[RabbitBroker]:
     with closing(RabbitBroker(rabbitmq_url)) as broker:
         yield broker
-
-
-@pytest.fixture
-def publisher(broker: RabbitBroker) -> Iterator[RabbitPublisher]:
-    with closing(broker.open(DEADLINE_S)) as publisher:
-        yield publisher
-
-
-@pytest.fixture
-def target(broker: RabbitBroker) -> Target:
-    target = broker.missing_target()
-    broker.create(target)
-    return target
 
 
 @pytest.fixture
