@@ -1,5 +1,6 @@
-"""Where a log begins, what precedes what in it, and what a source does about a topic's id."""
+"""Where a log begins, what precedes what in it, a topic's id, and how soon to connect again."""
 
+import threading
 from contextlib import closing
 from typing import Any
 
@@ -11,6 +12,7 @@ from duebridge.ports.source import LogPosition, SourcePlan
 from duebridge_connectors.kafka.source.consumer import RecordFailed
 from duebridge_connectors.kafka.source.librdkafka.offsets import StatedOffsets
 from duebridge_connectors.kafka.source.logs import CommittedOffset, Logs, origin_of
+from duebridge_connectors.kafka.source.reconnect_backoff import ReconnectBackoff
 from duebridge_connectors.kafka.source.source import KafkaSource
 from duebridge_connectors.kafka.source.standstill import (
     STILL_S,
@@ -302,3 +304,14 @@ def test_refused_record_that_comes_again_is_not_refused_again_and_what_follows_i
 
 def said(end: int, stated: int) -> str:
     return f"offset: expected one before the log's end, {end}; got {stated}"
+
+
+def test_wait_that_is_cut_short_does_not_put_the_next_attempt_off() -> None:
+    backoff = ReconnectBackoff(threading.Event())
+    backoff.failed(BrokerUnavailable("refused"))
+    for _ in range(10):  # a source is asked more often than it may connect
+        try:
+            backoff.wait(0.0)
+        except BrokerUnavailable as error:
+            backoff.failed(error)
+    backoff.wait(1.0)

@@ -1,12 +1,15 @@
-"""Which life of a stream its oldest message belongs to, at whichever node that is read."""
+"""Which life of a stream its oldest message belongs to, at any node; what waits in a queue."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pika
 import pytest
 
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.rabbitmq.source.inbox import RawMessage
+from duebridge_connectors.rabbitmq.source.lag import LagChannel
 from duebridge_connectors.rabbitmq.source.lives import StreamLife, StreamLives, offset_in
 from tests.support.contract.source_under_test import Memory
 
@@ -111,3 +114,31 @@ def test_stream_that_was_read_before_its_first_message_was_noted_stays_the_same(
     assert StreamLives(positions, "b:q").known().position == 7
     assert read(positions, *OLD[3:]).number == 0
     assert read(positions, *NEW).number == 1
+
+
+class Asked:
+    """A connection and channel that answer at once what the broker would."""
+
+    is_open = True
+
+    def __init__(self, messages: int, consumers: int) -> None:
+        self._method = SimpleNamespace(message_count=messages, consumer_count=consumers)
+
+    def channel(self, on_open_callback: Any) -> None:
+        on_open_callback(self)
+
+    def queue_declare(self, queue: str, *, passive: bool, callback: Any) -> None:
+        assert (queue, passive) == ("q", True)
+        callback(SimpleNamespace(method=self._method))
+
+
+@pytest.mark.parametrize(
+    ("messages", "consumers", "share"), [(7, 0, 7), (7, 1, 7), (7, 2, 4), (0, 3, 0)]
+)
+def test_lag_of_a_queue_is_shared_by_its_consumers(
+    messages: int, consumers: int, share: int
+) -> None:
+    lag = LagChannel(Asked(messages, consumers), "q")
+    assert lag.count is None
+    lag.ask()
+    assert lag.count == share
