@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import pytest
 
-from duebridge.admin.operator import Operator
 from duebridge.store.cold.notes import ColdNotes
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import open_connection
@@ -156,22 +155,3 @@ def test_key_of_a_change_answers_again_what_it_did(served: Served, client: httpx
     for _ in range(2):
         assert client.delete(f"{ORDERS}/c-2", headers=key).json()["status"] == "cancelled"
     assert client.delete(f"{ORDERS}/c-2").status_code == 404
-
-
-def test_writes_are_journalled_with_the_name_of_the_token(
-    served: Served, client: httpx.Client
-) -> None:
-    with served.client("shop") as shop:
-        for each in (client, shop):
-            name = each.post(ORDERS, json={"body": "x", "delay": "15m"}).json()["id"]
-            each.patch(f"{ORDERS}/{name}", json={"delay": "1h"})
-            each.delete(f"{ORDERS}/{name}")
-    connection = open_connection(served.config.store.url)
-    try:
-        journals = Operator(served.config, connection).journals("orders")
-        entries = [entry for journal in journals for entry in journal.read(0, 1000)]
-        told = {(entry.actor, entry.kind) for entry in entries}
-    finally:
-        connection.close()
-    for actor in ("all", "shop"):
-        assert told >= {(actor, kind) for kind in ("accepted", "rescheduled", "cancelled")}

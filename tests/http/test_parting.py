@@ -1,18 +1,19 @@
-"""How long a client may leave unread what waits for it, by a clock of the test's own."""
+"""What a turn writes leaves in one piece; a client may leave it unread only so long."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from duebridge.http.connection.parting import PartingTransport
+from duebridge.http.connection.parting import JoinedTransport, PartingTransport
 
 READ_WITHIN_S = 30.0
 
 
 class HandClock:
-    """A loop whose one timer the test lets ring."""
+    """A clock of the test's own: a loop whose one timer the test lets ring."""
 
     def __init__(self) -> None:
         self.ring: Callable[[], None] | None = None
@@ -102,3 +103,58 @@ def test_client_that_may_leave_an_answer_unread_keeps_its_connection(
     for is_gone in (False, False, True):
         clock.pass_by()
         assert beneath.is_gone is is_gone
+
+
+class Noting(asyncio.Transport):
+    """A transport that notes what it is given to write."""
+
+    def __init__(self, beneath: asyncio.Transport) -> None:
+        super().__init__()
+        self.beneath = beneath
+        self.written: list[bytes] = []
+
+    def write(self, data: object) -> None:
+        self.written.append(cast(bytes, data))
+        self.beneath.write(cast(bytes, data))
+
+    def is_closing(self) -> bool:
+        return self.beneath.is_closing()
+
+    def close(self) -> None:
+        self.beneath.close()
+
+
+async def opened() -> tuple[Noting, JoinedTransport, socket.socket]:
+    ours, theirs = socket.socketpair()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+    noting = Noting(transport)
+    return noting, JoinedTransport(noting, loop), theirs
+
+
+def test_writes_of_a_turn_leave_in_one_piece() -> None:
+    async def run() -> list[bytes]:
+        noting, joined, theirs = await opened()
+        with theirs:
+            for part in (b"head", b" and ", b"body"):
+                joined.write(part)
+            await asyncio.sleep(0)
+            joined.write(b"next")
+            joined.close()
+            await asyncio.sleep(0)
+        return noting.written
+
+    assert asyncio.run(run()) == [b"head and body", b"next"]
+
+
+def test_write_to_a_connection_that_is_gone_is_left_out() -> None:
+    async def run() -> list[bytes]:
+        noting, joined, theirs = await opened()
+        with theirs:
+            joined.write(b"nobody reads it")
+            noting.abort = noting.beneath.abort  # type: ignore[method-assign]
+            joined.abort()
+            await asyncio.sleep(0)
+        return noting.written
+
+    assert asyncio.run(run()) == []

@@ -1,8 +1,12 @@
-"""`duebridge serve` as a process: what keeps it from starting, and several beside each other."""
+"""`duebridge serve` as a process: what it needs to start, what ends it, and several at once."""
 
 import asyncio
 import json
+import os
+import pty
+import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -19,8 +23,8 @@ from duebridge.http.process import listen
 from duebridge.http.site import Site
 from duebridge.http.tokens import NoTokens
 from duebridge.store.server.connection import open_connection
-from tests.support.command import Command
-from tests.support.servers import loopbacks
+from tests.support.command import PROGRAM, Command, wait_until
+from tests.support.servers import free_port, listens, loopbacks
 from tests.support.serving import CONFIG, ORDERS, Served, serving
 
 
@@ -63,6 +67,25 @@ def test_server_whose_store_is_away_exits_3(duebridge: Command) -> None:
     whole = {**CONFIG, "store": {"url": "redis://127.0.0.1:1"}}
     duebridge.file.write_text(json.dumps(whole))
     assert duebridge("serve").code == 3
+
+
+def test_serve_at_sighup_serves_on_until_its_terminal_is_closed(duebridge: Command) -> None:
+    port = free_port()
+    serve = {"listen": f"127.0.0.1:{port}"}
+    whole = {**CONFIG, "store": {"url": duebridge.url}, "serve": serve}
+    duebridge.file.write_text(json.dumps(whole))
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([PROGRAM, "serve"], cwd=duebridge.home, stderr=theirs) as process:
+        os.close(theirs)
+        try:
+            wait_until(lambda: listens(port), "duebridge serve")
+            process.send_signal(signal.SIGHUP)
+            assert httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=60).status_code == 200
+            os.close(ours)
+            process.send_signal(signal.SIGHUP)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 def test_servers_beside_each_other_are_one(tmp_path: Path, store_url: str) -> None:

@@ -286,8 +286,9 @@ def test_calls_are_journalled_with_the_name_of_their_token(
     with served.client("shop") as shop, served.client("all") as operator:
         sent = {"body": "x", "delay": "15m", "id": "noted"}
         assert shop.post(path, json=sent).status_code == 201
+        assert shop.patch(f"{path}/noted", json={"delay": "1h"}).status_code == 200
         assert operator.delete(f"{path}/noted").status_code == 200
     file = str(served.home / "duebridge.yaml")
     events = duebridge("--config", file, "events", "orders", "--since", "1h", "--output", "json")
     found = [(each["kind"], each["by"]) for each in events.json_lines() if each["id"] == "noted"]
-    assert found == [("accepted", "shop"), ("cancelled", "all")]
+    assert found == [("accepted", "shop"), ("rescheduled", "shop"), ("cancelled", "all")]
