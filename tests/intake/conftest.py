@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.intake.entrance import Entrance
-from tests.intake.origin import Origin
+from tests.support.contract.source_under_test import Origin
 from tests.support.kafka.kafka_sources import CLIENTS, KafkaSources
 from tests.support.rabbitmq.rabbitmq_queues import RabbitQueues
 

@@ -15,8 +15,7 @@ from duebridge.store.keys import Shard
 from duebridge.store.routing import RouteStore
 from duebridge.store.server.connection import Connection, Reply, open_connection
 from duebridge.store.server.scripts import Script
-from tests.intake.origin import Origin
-from tests.support.contract.source_under_test import numbered
+from tests.support.contract.source_under_test import Origin, numbered
 from tests.support.redis.redis_sets import SETS, AnySet, SentinelSet
 from tests.support.servers import wait_until
 

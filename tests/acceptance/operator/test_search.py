@@ -1,6 +1,7 @@
-"""Envelopes are found by id, key, header and due instant, a bounded part at a time."""
+"""Envelopes are found by id, key, header and due instant, and listed, a bounded part at a time."""
 
 import os
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from duebridge.admin.search import SearchFilter, SearchPage, search
 from duebridge.envelope import Envelope
 from duebridge.errors import ConfigError, EnvelopeError
 from duebridge.store.delay_store import DelayStore
-from duebridge.store.due_window import DueWindow
+from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.wire.replies import Entry
 from tests.acceptance.desk_of_operator import HOUR_MS, ORDERS, REMINDERS, OperatorsDesk
 from tests.support.servers import wait_until
@@ -165,3 +166,28 @@ def test_search_of_what_there_is_not_is_refused(desk: OperatorsDesk) -> None:
         search(desk.operator, SearchFilter(ORDERS, state="asleep"))
     with pytest.raises(EnvelopeError, match="cursor: expected"):
         search(desk.operator, SearchFilter(ORDERS), "nonsense")
+
+
+PAGE = 37
+
+
+@pytest.mark.parametrize("state", ["", "pending"])
+@pytest.mark.parametrize("is_within", [False, True])
+def test_pages_of_one_instant_have_each_once_while_others_are_cancelled(
+    desk: OperatorsDesk, state: str, *, is_within: bool
+) -> None:
+    at_ms = desk.now_ms + HOUR_MS
+    kept = [f"{letter}{number}" for letter in ("Z", "a", "é") for number in range(200)]
+    gone = [f"{name}-gone" for name in kept[::5]]
+    desk.send(ORDERS, *[Envelope.new(b"x", id=name, at=at_ms) for name in (*kept, *gone)])
+    listing = Listing(ORDERS, desk.stores(ORDERS), state)
+    window = DueWindow(at_ms, at_ms) if is_within else ANY_TIME
+    found: list[str] = []
+    page = list(islice(listing.walk(window=window), PAGE))
+    while page:
+        found += [each.entry.id for each in page]
+        shown_gone = [each for each in found if each.endswith("-gone")]
+        desk.operator.cancel(ORDERS, [*shown_gone, *gone[len(found) :: PAGE]])
+        page = list(islice(listing.walk(window=window, after=page[-1].position), PAGE))
+    assert len(found) == len(set(found))
+    assert set(kept) <= set(found)

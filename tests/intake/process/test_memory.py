@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.intake.origin import Origin
 from tests.support.checkout import ROOT
+from tests.support.contract.source_under_test import Origin
 from tests.support.redis.redis_node import RedisNode
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival, Source
@@ -35,6 +35,15 @@ class SourceUnderTest(Protocol):
 
     def disconnect(self, source: Source) -> None:
         """End the connections of an open source, as a network does."""
+
+
+class Origin(NamedTuple):
+    """A queue or topic, and what a configuration says of its broker and of it."""
+
+    broker: SourceUnderTest
+    name: str
+    settings: dict[str, Any]
+    source: dict[str, str]
 
 
 class Memory:
