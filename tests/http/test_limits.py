@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -70,43 +70,12 @@ def test_form_that_does_not_come_is_not_waited_for(strict: Served) -> None:
     assert b"expected it within 0.3s" in answer
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        b"GET /v1/routes HTTP/1.1\r\n" + b"x-long: " + b"x" * 40_000 + b"\r\n\r\n",
-        b"GET /v1/routes HTTP/1.1\r\n" + b"x-many: 1\r\n" * 5000 + b"\r\n",
-        b"GET /" + b"x" * 40_000,
-    ],
-)
-def test_head_that_is_too_long_is_refused(served: Served, head: bytes) -> None:
-    assert "head of at most 32768 bytes" in problem_of(talk(served, head), 431)["detail"]
-
-
 def test_head_that_does_not_come_is_not_waited_for(served: Served) -> None:
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(talk, served, b"GET /v1/routes HT")
         second = pool.submit(talk, served, LIVEZ + b"GET /v1/routes HT")
     assert first.result() == b""
     assert second.result().endswith(b"\r\n\r\nok"), "the whole request was answered"
-
-
-def test_what_is_no_http_is_refused(served: Served) -> None:
-    answer = talk(served, b"\x16\x03\x01 hello\r\n\r\n")
-    assert "expected a request of HTTP/1.1" in problem_of(answer, 400)["detail"]
-
-
-def test_connections_beyond_the_limit_are_told_to_come_later(strict: Served) -> None:
-    idle = [socket.create_connection(("127.0.0.1", strict.port), 30) for _ in range(4)]
-    try:
-        for path in (b"/v1/routes", b"/readyz"):
-            answer = talk(strict, LIVEZ.replace(b"/livez", path))
-            assert problem_of(answer, 503)["title"] == "Too many connections"
-            assert b"\r\nretry-after: 1\r\n" in answer.lower()
-        idle[0].sendall(LIVEZ)
-        assert idle[0].recv(1000).startswith(b"HTTP/1.1 200 ")
-    finally:
-        for each in idle:
-            each.close()
 
 
 def refused_early(served: Served) -> Counter[int]:
@@ -122,40 +91,60 @@ def counted_early(served: Served, status: int) -> float:
     return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
 
+TOO_LONG = "head of at most 32768 bytes"
+
+
 @pytest.mark.parametrize(
-    ("status", "sent"),
-    [(400, b"\x16\x03\x01 hello\r\n\r\n"), (431, b"GET /" + b"x" * 40_000)],
+    ("status", "sent", "said"),
+    [
+        (400, b"\x16\x03\x01 hello\r\n\r\n", "expected a request of HTTP/1.1"),
+        (431, b"GET /" + b"x" * 40_000, TOO_LONG),
+        (431, b"GET /v1/routes HTTP/1.1\r\nx-long: " + b"x" * 40_000 + b"\r\n\r\n", TOO_LONG),
+        (431, b"GET /v1/routes HTTP/1.1\r\n" + b"x-many: 1\r\n" * 5000 + b"\r\n", TOO_LONG),
+    ],
+    ids=["no HTTP", "long path", "long field", "many fields"],
 )
-def test_refused_head_is_logged_and_counted(served: Served, status: int, sent: bytes) -> None:
+def test_refused_head_is_told_logged_and_counted(
+    served: Served, status: int, sent: bytes, said: str
+) -> None:
     counted = counted_early(served, status)
-    problem_of(talk(served, sent), status)
+    assert said in problem_of(talk(served, sent), status)["detail"]
     assert counted_early(served, status) == counted + 1
     wait_until(lambda: refused_early(served)[status] == counted + 1, "its line")
 
 
-def test_refused_connection_is_logged_and_counted(strict: Served) -> None:
-    counted = counted_early(strict, 503)
+@contextmanager
+def used_up(served: Served) -> Iterator[socket.socket]:
+    """Hold all the connections that the server may have; gives one of them."""
     with ExitStack() as stack:
-        for _ in range(4):
-            idle = socket.create_connection(("127.0.0.1", strict.port), 30)
-            stack.enter_context(idle)
-        problem_of(talk(strict, LIVEZ.replace(b"/livez", b"/v1/routes")), 503)
-    assert counted_early(strict, 503) == counted + 1
-    wait_until(lambda: refused_early(strict)[503] == counted + 1, "its line")
+        address = ("127.0.0.1", served.port)
+        idle = [stack.enter_context(socket.create_connection(address, 30)) for _ in range(4)]
+        yield idle[0]
+
+
+def test_connections_beyond_the_limit_are_told_to_come_later_logged_and_counted(
+    strict: Served,
+) -> None:
+    counted = counted_early(strict, 503)
+    with used_up(strict) as idle:
+        for path in (b"/v1/routes", b"/readyz"):
+            answer = talk(strict, LIVEZ.replace(b"/livez", path))
+            assert problem_of(answer, 503)["title"] == "Too many connections"
+            assert b"\r\nretry-after: 1\r\n" in answer.lower()
+        idle.sendall(LIVEZ)
+        assert idle.recv(1000).startswith(b"HTTP/1.1 200 ")
+    assert counted_early(strict, 503) == counted + 2
+    wait_until(lambda: refused_early(strict)[503] == counted + 2, "their lines")
 
 
 def test_server_whose_connections_are_used_up_is_alive(strict: Served) -> None:
     """A probe that failed then would have every server restarted, and end what it serves."""
-    idle = [socket.create_connection(("127.0.0.1", strict.port), 30) for _ in range(4)]
-    try:
-        idle[0].sendall(LIVEZ)
-        assert idle[0].recv(1000).startswith(b"HTTP/1.1 200 "), "all four are the server's"
+    with used_up(strict) as idle:
+        idle.sendall(LIVEZ)
+        assert idle.recv(1000).startswith(b"HTTP/1.1 200 "), "all four are the server's"
         answer = talk(strict, LIVEZ)
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert answer.endswith(b"\r\n\r\nok")
-    finally:
-        for each in idle:
-            each.close()
 
 
 def test_rate_of_a_token_is_kept(strict: Served) -> None:

@@ -66,11 +66,6 @@ def test_line_with_an_unknown_field_of_a_target_is_refused_alone(
     assert f"target.{name}: unknown field" in answer.text
 
 
-def test_line_with_a_misspelt_field_names_the_close_one(client: httpx.Client) -> None:
-    (receipt,) = send(client, b'{"body": "x", "dealy": "1h"}\n')
-    assert receipt["error"] == "line 1: unknown field 'dealy', did you mean delay?"
-
-
 def test_lines_may_replace(client: httpx.Client) -> None:
     send(client, line("twice"))
     (receipt,) = send(client, line("twice", body="y"), f"{ORDERS}?on_conflict=replace")
