@@ -284,3 +284,21 @@ def test_connection_that_nobody_uses_is_ended(
     read_within_s = SOON_S if app is endless else WITHIN_S
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(connections_end(app, read_within_s, request_))
+
+
+async def answered(part: bytes) -> bytes:
+    """Send this and no more; return what comes until the server ends the connection."""
+    loop, answer = asyncio.get_running_loop(), b""
+    async with one_client(early, WITHIN_S) as (client, _, _):
+        await loop.sock_sendall(client, part)
+        while got := await asyncio.wait_for(loop.sock_recv(client, 65536), WITHIN_S):
+            answer += got
+    return answer
+
+
+def test_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded, "HEAD_WITHIN_S", SOON_S)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(answered(b"GET / HT")) == b""
+        second = runner.run(answered(b"GET / HTTP/1.1\r\n\r\nGET / HT"))
+        assert second.endswith(b"\r\n\r\nno"), "the whole request was answered"
