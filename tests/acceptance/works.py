@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from duebridge.config.models import Config
 from duebridge.producer import Producer
@@ -18,6 +18,8 @@ WITHIN_S = 30.0
 
 class Works:
     """A worker with the brokers `a` and `b`, and routes to `broker/topic`."""
+
+    worker: ClassVar[dict[str, Any]] = {"batch": 10, "in_flight": 40}
 
     def __init__(
         self, url: str, routes: dict[str, str], tracing: Spans | None = None, **route: Any
@@ -42,7 +44,7 @@ class Works:
             written,
             store={"namespace": self.namespace},
             brokers={name: {"type": "memory"} for name in self.publishers},
-            worker={"batch": 10, "in_flight": 40},
+            worker=self.worker,
             allow_absent=list(allow_absent),
         )
 

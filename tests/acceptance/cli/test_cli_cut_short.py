@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,7 @@ import pytest
 from duebridge.store.server.embedded import socket_path
 from tests.acceptance.site import impatient
 from tests.support.command import ENVIRONMENT, PROGRAM, Command
-from tests.support.redis.redis_node import RedisNode, server
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[RedisNode]:
-    made = server(tmp_path / "redis", "--appendonly", "yes")
-    made.start()
-    yield made
-    made.kill()
+from tests.support.redis.redis_node import RedisNode
 
 
 def cancelling(duebridge: Command, *ids: str, **env: str) -> subprocess.Popen[bytes]:
@@ -42,11 +33,11 @@ def name_a_further(process: subprocess.Popen[bytes], name: str) -> None:
 
 
 def test_cancel_of_many_that_the_store_ends_says_what_is_done(
-    tmp_path: Path, node: RedisNode
+    tmp_path: Path, own_redis: RedisNode
 ) -> None:
-    duebridge = Command(tmp_path, f"redis://127.0.0.1:{node.port}/0")
+    duebridge = Command(tmp_path, own_redis.url)
     process = cancelling(duebridge, "a", "b", **impatient(tmp_path))
-    node.kill()
+    own_redis.kill()
     name_a_further(process, "c")
     out, err = process.communicate(timeout=60)
     (line,) = err.decode().splitlines()

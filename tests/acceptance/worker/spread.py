@@ -4,25 +4,24 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
-from typing import Any
 
-from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreError
 from duebridge.ports.publisher import Delivery
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.routing import RouteStore
-from tests.acceptance.site import memory_config
 from tests.acceptance.works import Works
+from tests.acceptance.works import started as works_started
 from tests.support.running_clock import RunningClock
 
 SHARDS = 12
 EVERY_S = 0.02
-WORKER = {"batch": 10, "in_flight": 40, "drain": "2s", "publish_deadline": "1s"}
 
 
 class Spread(Works):
     """A worker of a route with many shards, or of several; notes when each was published."""
+
+    worker = Works.worker | {"drain": "2s", "publish_deadline": "1s"}
 
     def __init__(self, url: str, shards: int = SHARDS, routes: Sequence[str] = ("r",)) -> None:
         super().__init__(url, {each: f"a/{each}" for each in routes}, shards=shards, lease="10s")
@@ -34,17 +33,6 @@ class Spread(Works):
             for each in routes
             for store in RouteStore(self.connection, self.namespace, each, shards).shards
         ]
-
-    def configured(
-        self, routes: dict[str, str], allow_absent: Sequence[str] = (), **fields: Any
-    ) -> Config:
-        del allow_absent
-        return memory_config(
-            {each: {"target": {"broker": "a", "topic": each}, **fields} for each in routes},
-            store={"namespace": self.namespace},
-            brokers={"a": {"type": "memory"}, "b": {"type": "memory"}},
-            worker=WORKER,
-        )
 
     def _note(self, delivery: Delivery) -> None:
         self.published_at.setdefault(delivery.id, []).append(self.clock.seconds())
@@ -63,14 +51,11 @@ class Spread(Works):
 @contextmanager
 def started(works: Spread) -> Iterator[None]:
     works.clock.start()
-    works.runner.start()
-    try:
-        yield
-    finally:
-        works.clock.end()
-        works.publishers["a"].resume()
-        works.runner.drain()
-        works.connection.close()
+    with works_started(works):
+        try:
+            yield
+        finally:
+            works.clock.end()
 
 
 def schedule(store: DelayStore, *ids: str, delay: str = "1ms") -> None:

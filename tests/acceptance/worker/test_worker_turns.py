@@ -1,4 +1,4 @@
-"""Turns, windows and waking: what of one message or route must not stop the others."""
+"""Start, turns, windows and waking: what of one message or route must not stop the others."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +12,13 @@ from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
 from duebridge.store.wire.record import NEWEST_LAYOUT
+from duebridge.worker.process import Runner
 from duebridge.worker.reporting.probes import readiness_faults
 from tests.acceptance.works import WITHIN_S, Works, started
 from tests.support.command import wait_until
 from tests.support.floor import Floor
+from tests.support.network.proxy import proxied
+from tests.support.redis.redis_node import RedisNode
 
 MISSING = Outcome(Verdict.TARGET_FAILED, Reason.TARGET_MISSING, "Missing", "no such topic")
 FAILED = Outcome(Verdict.FAILED, error_class="Nack", error_message="not now")
@@ -187,3 +190,30 @@ def test_due_messages_flow_on_after_the_store_was_restarted(home: Path, works: W
         open_connection(f"embedded:{home}").close()
         schedule(works, f"after-{count}", "1ms")
         works.await_arrivals(count)
+
+
+# How a worker starts: it needs neither room in the store nor luck.
+
+
+def test_worker_starts_on_a_full_store_and_empties_it(own_redis: RedisNode) -> None:
+    works = Works(own_redis.url, {"r": "a/t"})
+    works.schedule("due")
+    works.producer.schedule("r", b"x", delay="1h", id="moved")
+    works.connection.client.config_set("maxmemory", 1)
+    assert works.producer.reschedule("r", "moved", delay="1ms") == "rescheduled"
+    works.runner = Runner(works.config, works.connection, works.publishers)
+    with started(works):
+        works.await_arrivals(2)
+
+
+def test_worker_starts_though_its_first_connections_are_dropped(own_redis: RedisNode) -> None:
+    works = Works(own_redis.url, {"r": "a/t"})
+    works.schedule("a")
+    with proxied(own_redis.port) as proxy:
+        proxy.refuse(3)
+        connection = open_connection(f"redis://127.0.0.1:{proxy.port}")
+        works.runner = Runner(works.config, connection, works.publishers)
+        assert proxy.refused == 3
+        with started(works):
+            works.await_arrivals(1)
+        connection.close()

@@ -34,46 +34,41 @@ def configured(**shards: int) -> dict[str, Any]:
     return {**CONFIG, "routes": routes}
 
 
-def routes_by_port(six: ClusterOfSix, namespace: str) -> dict[int, str]:
-    """A route of one shard for each master, by its port."""
+def routes_by_node(six: ClusterOfSix, namespace: str) -> dict[RedisNode, str]:
+    """A route of one shard for each master."""
     names = [f"r{number}" for number in range(60)]
-    found = {six.owner_of(Shard(namespace, name, 0).wake).port: name for name in names}
+    found = {six.owner_of(Shard(namespace, name, 0).wake): name for name in names}
     assert len(found) == 3
     return found
 
 
-def node_at(six: ClusterOfSix, port: int) -> RedisNode:
-    return next(each for each in six.nodes if each.port == port)
-
-
 def test_readyz_goes_by_the_nodes_that_have_a_route(six: ClusterOfSix, tmp_path: Path) -> None:
-    routes = routes_by_port(six, "alone")
-    port = six.owner_of(routes_key("alone")).port  # reading stats asks it, too
-    route = routes.pop(port)
+    routes = routes_by_node(six, "alone")
+    node = six.owner_of(routes_key("alone"))  # reading stats asks it, too
+    route = routes.pop(node)
     histogram = f"/v1/routes/{route}/histogram"
     with (
         serving(tmp_path / "alone", six.url, configured(**{route: 1})) as served,
         served.client() as client,
     ):
         for other in routes:
-            node_at(six, other).kill()
+            other.kill()
         assert client.get("/readyz").status_code == 200
         assert client.get(histogram).status_code == 200
-        node_at(six, port).kill()
+        node.kill()
         assert client.get("/readyz").status_code == 503
 
 
 def test_readyz_beside_a_frozen_node_is_ready_at_once(six: ClusterOfSix, tmp_path: Path) -> None:
-    routes = routes_by_port(six, "all")
+    routes = routes_by_node(six, "all")
     with (
         serving(tmp_path / "all", six.url, configured(**dict.fromkeys(routes.values(), 1))) as it,
         it.client() as client,
     ):
-        for port in routes:
-            node_at(six, port).freeze()
-            answer = client.get("/readyz")
+        for node in routes:
+            with node.frozen():
+                answer = client.get("/readyz")
             assert (answer.status_code, answer.elapsed.total_seconds() < 1.0) == (200, True)
-            node_at(six, port).resume()
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,15 @@ class RedisNode:
         """Let a frozen one go on (SIGCONT)."""
         assert self.process is not None
         self.process.send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Freeze it, and let it go on at the end of the block."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.resume()
 
     def ask(self, *command: str | int | bytes) -> Any:
         """Send one command on a connection of its own; raises what redis-py raises."""

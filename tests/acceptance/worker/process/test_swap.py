@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -248,7 +248,7 @@ class Spread(NamedTuple):
     """A worker of the route `r`, a node without `r` and the registry, and names of routes."""
 
     works: Works
-    frozen: RedisNode
+    away: RedisNode
     there: str  # on that node
     elsewhere: str
 
@@ -270,20 +270,11 @@ def spread(steady_six: ClusterOfSix) -> Iterator[Spread]:
 
         keys = routes_key(works.namespace), Shard(works.namespace, "r", 0).wake
         needed = {steady_six.owner_of(key).port for key in keys}
-        frozen = next(each for each in steady_six.masters() if each.port not in needed)
+        away = next(each for each in steady_six.masters() if each.port not in needed)
         names = [f"n{number}" for number in range(50)]
-        there = next(name for name in names if owner(name) is frozen)
-        elsewhere = next(name for name in names if owner(name) is not frozen)
-        yield Spread(works, frozen, there, elsewhere)
-
-
-@contextmanager
-def away(node: RedisNode) -> Iterator[None]:
-    node.freeze()
-    try:
-        yield
-    finally:
-        node.resume()
+        there = next(name for name in names if owner(name) is away)
+        elsewhere = next(name for name in names if owner(name) is not away)
+        yield Spread(works, away, there, elsewhere)
 
 
 def found(works: Works) -> dict[str, int] | None:
@@ -296,7 +287,7 @@ def found(works: Works) -> dict[str, int] | None:
 def test_swap_to_new_routes_of_which_one_is_on_a_node_that_is_away_is_applied(
     spread: Spread,
 ) -> None:
-    with away(spread.frozen):
+    with spread.away.frozen():
         assert {*spread.swap(spread.elsewhere, spread.there).added} == {
             spread.elsewhere,
             spread.there,
@@ -309,7 +300,7 @@ def test_swap_to_new_routes_of_which_one_is_on_a_node_that_is_away_is_applied(
 
 def test_absent_route_on_a_node_that_is_away_blocks_no_swap(spread: Spread) -> None:
     schedule(spread.works, spread.there, 1, delay="1h")
-    with away(spread.frozen):
+    with spread.away.frozen():
         assert spread.swap(spread.elsewhere).added == [spread.elsewhere]
         assert found(spread.works) is None
     wait_until(lambda: found(spread.works) is not None, "the node")
@@ -320,7 +311,7 @@ def test_absent_route_on_a_node_that_is_away_blocks_no_swap(spread: Spread) -> N
 def test_swap_that_removes_a_route_on_a_node_that_is_away_is_refused(spread: Spread) -> None:
     spread.swap(spread.there)
     schedule(spread.works, spread.there, 1, delay="1h")
-    with away(spread.frozen), pytest.raises(StoreUnavailable):
+    with spread.away.frozen(), pytest.raises(StoreUnavailable):
         spread.swap()
     assert spread.there in spread.works.runner.config.routes
 
