@@ -258,15 +258,6 @@ def test_delivery_limit_that_may_be_reached_is_a_danger(
     assert len(list(delivery_dangers("intakes.i.source", "q", limit, version))) == count
 
 
-def test_examine_dead_letters_that_come_back_warns(
-    rabbitmq_url: str, channel: Any, names: Names
-) -> None:
-    channel.queue_declare(names.queue, durable=True)
-    letter = Target("billing", exchange=names.exchange, routing_key="k")
-    plan = names.plan(dead_letter=letter)
-    assert warnings(examined(rabbitmq_url, plan)) == ["the intake's dead letters come back to it"]
-
-
 def test_targets_of_an_intake_are_queues_and_the_exchange_of_what_is_due() -> None:
     assert RABBITMQ.named_target("b", "q") == Target("b", exchange="", routing_key="q")
     due = RABBITMQ.due_target("b", {"exchange": "delayed"})
