@@ -63,12 +63,6 @@ def test_listen_at_every_address_without_ipv6_hears_ipv4(monkeypatch: pytest.Mon
         socket.create_connection(("127.0.0.1", listener.getsockname()[1]), timeout=10).close()
 
 
-def test_server_whose_store_is_away_exits_3(duebridge: Command) -> None:
-    whole = {**CONFIG, "store": {"url": "redis://127.0.0.1:1"}}
-    duebridge.file.write_text(json.dumps(whole))
-    assert duebridge("serve").code == 3
-
-
 def test_serve_at_sighup_serves_on_until_its_terminal_is_closed(duebridge: Command) -> None:
     port = free_port()
     serve = {"listen": f"127.0.0.1:{port}"}

@@ -58,11 +58,12 @@ def test_store_unreachable_exits_3_and_shows_no_secret(
     assert str(closed_port) in line
 
 
-def test_run_whose_store_stays_unreachable_exits_3_and_shows_no_secret(
-    tmp_path: Path, closed_port: int
+@pytest.mark.parametrize("words", ["run", "serve"])
+def test_process_whose_store_stays_unreachable_exits_3_and_shows_no_secret(
+    tmp_path: Path, closed_port: int, words: str
 ) -> None:
     duebridge = Command(tmp_path, f"{USER}@127.0.0.1:{closed_port}/0")
-    code, line = ended(duebridge, "run", **impatient(tmp_path))
+    code, line = ended(duebridge, words, **impatient(tmp_path))
     assert code == 3
     assert str(closed_port) in line
 
