@@ -110,19 +110,6 @@ def test_publish_to_full_queue_fails_what_is_refused(
     assert verdicts(outcomes).count(CONFIRMED) == broker.count(target) == 5
 
 
-def test_publish_to_more_exchanges_than_the_connection_has_channels_confirms_each(
-    broker: RabbitBroker, target: Target
-) -> None:
-    targets = [broker.missing_target() for _ in range(120)]
-    for each in targets:
-        broker.channel.exchange_declare(each.exchange, "fanout", auto_delete=True)
-        broker.channel.queue_bind(target.exchange, each.exchange)
-    with closing(broker.open(DEADLINE_S, {"channel_max": 110})) as publisher:
-        outcomes = [publisher.publish([delivery(each)])[0] for each in targets]
-    assert verdicts(outcomes) == [CONFIRMED] * 120
-    assert broker.count(target) == 120
-
-
 def fan_outs(broker: RabbitBroker, target: Target, count: int) -> list[Target]:
     """Return exchanges that lead to the queue of a target."""
     targets = [broker.missing_target() for _ in range(count)]
@@ -130,6 +117,16 @@ def fan_outs(broker: RabbitBroker, target: Target, count: int) -> list[Target]:
         broker.channel.exchange_declare(each.exchange, "fanout", auto_delete=True)
         broker.channel.queue_bind(target.exchange, each.exchange)
     return targets
+
+
+def test_publish_to_more_exchanges_than_the_connection_has_channels_confirms_each(
+    broker: RabbitBroker, target: Target
+) -> None:
+    targets = fan_outs(broker, target, 120)
+    with closing(broker.open(DEADLINE_S, {"channel_max": 110})) as publisher:
+        outcomes = [publisher.publish([delivery(each)])[0] for each in targets]
+    assert verdicts(outcomes) == [CONFIRMED] * 120
+    assert broker.count(target) == 120
 
 
 @pytest.mark.parametrize("most", [1, 2, 4])

@@ -22,7 +22,6 @@ from duebridge_connectors.kafka.librdkafka.errors import (
 )
 
 from kafka import errors as vendor  # isort: skip
-from kafka import errors as broker  # isort: skip
 
 
 JSON = Properties(content_type="application/json")
@@ -235,12 +234,12 @@ CODES = {
 
 def test_look_up_each_code_finds_a_row() -> None:
     lacking = [n for n, code in CODES.items() if code not in OWN]
-    assert [n for n in lacking if broker.for_code(CODES[n]) not in TABLE] == []
+    assert [n for n in lacking if vendor.for_code(CODES[n]) not in TABLE] == []
 
 
 def test_look_up_a_brokers_error_gives_the_verdict_of_the_other_client() -> None:
     codes = [e.errno for e in TABLE if getattr(e, "errno", None) is not None]
-    assert [code for code in codes if row_of(code) != TABLE[broker.for_code(code)]] == []
+    assert [code for code in codes if row_of(code) != TABLE[vendor.for_code(code)]] == []
 
 
 @pytest.mark.parametrize(
