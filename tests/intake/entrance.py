@@ -142,8 +142,8 @@ class Entrance:
     def get(self, id: str, route: str = "r") -> Entry | None:
         return self.route(route).of(id).get(id)
 
-    def due_in_ms(self, id: str, route: str = "r") -> int:
-        entry = self.get(id, route)
+    def due_in_ms(self, id: str) -> int:
+        entry = self.get(id)
         assert entry is not None
         assert entry.record is not None
         return entry.record.due_at_ms - entry.record.scheduled_at_ms

@@ -8,6 +8,7 @@ from typing import Any
 from duebridge.envelope import Envelope
 from duebridge.errors import StoreUnavailable
 from duebridge.ports.publisher import Reason
+from duebridge.store.calls.shard_calls import JOURNAL_CAP_BYTES
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.journal import JournalEntry, read_entry
 from duebridge.store.keys import SHARD_KEYS, Shard, epochs_key, routes_key
@@ -35,7 +36,6 @@ NOW_MS = 1_700_000_000_000
 LEASE_MS = 30_000
 DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS
-CAP_BYTES = 64 * 1024 * 1024
 NOT_MINE = b"\xff" * 12
 
 
@@ -234,10 +234,10 @@ class Desk:
         self.clock.advance(LEASE_MS)
         return self.store.reclaim(**how)[0]
 
-    def claim_all(self, limit: int = 1000) -> Claim:
+    def claim_all(self) -> Claim:
         """Promote what is due and claim it."""
         self.store.promote()
-        return self.store.claim(limit, LEASE_MS)
+        return self.store.claim(1000, LEASE_MS)
 
     def fail_over(self) -> None:
         """Let the shard be on another server than it was renewed on."""
@@ -268,10 +268,12 @@ class Desk:
 
     # --- run a script as the store would ---
 
-    def run(self, name: str, *arguments: Argument, cap: int = CAP_BYTES) -> Any:
+    def run(self, name: str, *arguments: Argument) -> Any:
         keys = self.shard.keys()
         life = b":".join(self.client.hmget(self.key("meta"), "epoch", "shards"))
-        return self.connection.run(script(name), keys, (self.clock(), cap, life, *arguments)).value
+        return self.connection.run(
+            script(name), keys, (self.clock(), JOURNAL_CAP_BYTES, life, *arguments)
+        ).value
 
     # --- look ---
 

@@ -109,7 +109,6 @@ def sentinel_set(
     *options: str,
     replicas: int = 2,
     down_after_ms: int = DOWN_AFTER_MS,
-    failover_timeout_ms: int = 3000,
     password: str = "",
     sentinel_options: Sequence[str] = (),
     make: Callable[..., RedisNode] = server,
@@ -126,7 +125,7 @@ def sentinel_set(
     follow = ("--replicaof", f"{HOST} {servers[0].port}")
     for number in range(1, replicas + 1):
         servers.append(make(home / str(number), *options, *follow, password=password))
-    lines = _sentinel_lines(servers[0].port, down_after_ms, failover_timeout_ms, password)
+    lines = _sentinel_lines(servers[0].port, down_after_ms, password)
     lines += sentinel_options
     sentinels = [watch(*_sentinel(home / f"sentinel{number}", lines)) for number in range(3)]
     with _running(servers):
@@ -141,11 +140,11 @@ def sentinel_set(
             yield running
 
 
-def _sentinel_lines(port: int, down_after_ms: int, timeout_ms: int, password: str) -> list[str]:
+def _sentinel_lines(port: int, down_after_ms: int, password: str) -> list[str]:
     lines = [
         f"sentinel monitor {NAME} {HOST} {port} 2",
         f"sentinel down-after-milliseconds {NAME} {down_after_ms}",
-        f"sentinel failover-timeout {NAME} {timeout_ms}",
+        f"sentinel failover-timeout {NAME} 3000",
         f"sentinel parallel-syncs {NAME} 1",
     ]
     return [*lines, f"sentinel auth-pass {NAME} {password}"] if password else lines
