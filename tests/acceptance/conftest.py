@@ -14,6 +14,7 @@ from duebridge.admin.operator import Operator
 from duebridge.config.load import load_config
 from duebridge.store.server.connection import Connection, open_connection
 from duebridge.store.server.embedded import stop_embedded
+from tests.acceptance.desk_of_operator import OperatorsDesk
 from tests.acceptance.site import Site, embedded_site, memory_config
 from tests.support.command import Command, embedded_command
 from tests.support.floor import Floor
@@ -60,6 +61,12 @@ def operator(duebridge: Command) -> Iterator[Operator]:
     """Give the operator of that store."""
     with closing(duebridge.connection()) as connection:
         yield Operator(load_config(duebridge.file), connection)
+
+
+@pytest.fixture
+def desk(connection: Connection) -> OperatorsDesk:
+    """A store as an operator reads it."""
+    return OperatorsDesk(connection)
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery, Outcome, Reason, Verdict
 from duebridge_connectors.memory import MemoryPublisher
-from tests.support.contract.broker_under_test import BRIDGE_ID, Received, delivery
-from tests.support.contract.features import Features
+from tests.support.contract.broker_under_test import BRIDGE_ID, Features, Received, delivery
 
 LARGEST_BODY = 1 << 20
 INVALID_KEY = b"invalid"

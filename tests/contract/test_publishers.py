@@ -8,7 +8,7 @@ import pytest
 from tests.contract.memory_broker import MemoryBroker
 from tests.contract.publisher_contract import PublisherContract
 from tests.support.checkout import ROOT
-from tests.support.contract.features import meanings
+from tests.support.contract.broker_under_test import meanings
 from tests.support.kafka.kafka_broker import KafkaBroker, LibrdkafkaBroker
 from tests.support.rabbitmq.rabbitmq_broker import RabbitBroker
 

@@ -1,6 +1,12 @@
-"""The OpenAPI description is what the server does: requests drawn from it find no other answer."""
+"""What is written of the interface is what it does: the OpenAPI description, docs/http.md.
+
+Requests drawn from the description find no answer that it does not have.
+"""
 
 import json
+import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -8,6 +14,7 @@ import hypothesis
 import jsonschema
 import pytest
 import schemathesis
+import yaml
 from schemathesis.checks import not_a_server_error
 from schemathesis.generation.modes import GenerationMode
 from schemathesis.specs.openapi.checks import (
@@ -19,7 +26,8 @@ from schemathesis.specs.openapi.checks import (
 
 from duebridge.http.app import OPERATIONS
 from duebridge.http.openapi import CONTRACTS, description
-from tests.support.serving import NDJSON, SECRETS, Served
+from tests.support.checkout import ROOT
+from tests.support.serving import NDJSON, SECRETS, Served, serving
 
 CHECKS = [
     not_a_server_error,
@@ -105,3 +113,34 @@ def test_any_request_gets_an_answer_of_the_description(
         case.call_and_validate(base_url=served.url, headers=headers, checks=CHECKS)
 
     check()
+
+
+PAGE = (ROOT / "docs" / "http.md").read_text()
+URL = "http://127.0.0.1:8480"
+
+
+def run(served: Served, block: str) -> list[str]:
+    """Run a block of the page; returns the lines that it printed."""
+    script = "set -euo pipefail\n" + block.replace(URL, served.url)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().replace("}{", "}\n{").splitlines()
+
+
+def test_page_says_what_its_commands_do(tmp_path: Path, store_url: str) -> None:
+    whole, tokens = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    config = yaml.safe_load(whole)
+    assert yaml.safe_load(tokens)["serve"].keys() == {"listen", "tokens", "rate"}
+    with serving(tmp_path / "page", store_url, config, tokens=None) as served:
+        one, again, many, event = re.findall(r"```bash\n(.*?)```", PAGE, re.DOTALL)
+        said = run(served, one)
+        statuses = re.findall(r'"(?:status|state)":"(\w+)"', "\n".join(said))
+        changed = ["accepted", "pending", "rescheduled", "cancelled"]
+        assert statuses == [*changed, "accepted", "rescheduled"]
+        twice = "\n".join(run(served, again))
+        assert twice.count("201 Created") == 2
+        assert len(set(re.findall(r'"id":"(\w+)"', twice))) == 1
+        assert twice.lower().count("idempotency-replayed: true") == 1
+        statuses = [re.findall(r'"status":"(\w+)"', line)[0] for line in run(served, many)]
+        assert statuses == ["accepted", "refused", "accepted"]
+        assert '"id":"/orders|42"' in run(served, event)[0]

@@ -1,11 +1,12 @@
-"""How fast envelopes come and go, and what a route has to deliver in the next time."""
+"""How fast envelopes come and go, what falls due when, and what a route then has to deliver."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from duebridge.admin.forecast import BUCKETS, ForecastBucket, backlogs, forecast
-from duebridge.admin.histogram import DueBucket
+from duebridge.admin.histogram import HORIZON_MS, DueBucket, due_histogram, edges
 from duebridge.admin.rates import Tally, rates, recent
 from duebridge.errors import ConfigError, EnvelopeError
 from tests.acceptance.desk_of_operator import (
@@ -116,3 +117,37 @@ def test_forecast_of_what_there_is_not_is_refused(desk: OperatorsDesk) -> None:
         forecast(desk.operator, "nothing", "hour")
     with pytest.raises(EnvelopeError, match="horizon: expected one of hour, day, week; got 'year'"):
         forecast(desk.operator, ORDERS, "year")  # type: ignore[arg-type]
+
+
+def test_histogram_sums_the_shards_of_all_routes(desk: OperatorsDesk) -> None:
+    desk.retry(ORDERS, *[f"r{n}" for n in range(9)], delay_ms=3 * HOUR_MS)
+    desk.pending(ORDERS, {f"a{n}": HOUR_MS + n for n in range(20)})
+    desk.pending(REMINDERS, {"b": HOUR_MS, "later": 2 * HOUR_MS})
+    ends = [desk.now_ms + HOUR_MS * hours for hours in (1, 2, 4)]
+    assert due_histogram(desk.operator, [ORDERS, REMINDERS], ends) == [
+        DueBucket(ends[0], ends[1], 21, 0),
+        DueBucket(ends[1], ends[2], 1, 9),
+    ]
+    assert [each.due for each in due_histogram(desk.operator, [REMINDERS], ends)] == [1, 1]
+    assert [each.due for each in due_histogram(desk.operator, [], ends)] == [0, 0]
+
+
+@pytest.mark.parametrize("horizon", HORIZON_MS)
+def test_edges_part_the_horizon_evenly_from_now_to_its_end(horizon: Any) -> None:
+    found = edges(1000, horizon, 60)
+    steps = {high - low for low, high in pairwise(found)}
+    assert (found[0], found[-1], len(steps)) == (1000, 1000 + HORIZON_MS[horizon], 1)
+
+
+@pytest.mark.parametrize(("horizon", "count"), [("month", 1), ("hour", 0), ("hour", 501)])
+def test_edges_of_what_there_is_not_are_refused(horizon: Any, count: int) -> None:
+    with pytest.raises(EnvelopeError, match="expected"):
+        edges(0, horizon, count)
+
+
+@pytest.mark.parametrize("given", [[], [1], [1, 1], [2, 1], range(502)])
+def test_histogram_of_edges_that_do_not_rise_is_refused(
+    desk: OperatorsDesk, given: list[int]
+) -> None:
+    with pytest.raises(EnvelopeError, match="edges_ms: expected"):
+        due_histogram(desk.operator, [ORDERS], given)

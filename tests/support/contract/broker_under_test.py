@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from threading import Event
 from typing import Protocol
 
@@ -13,9 +13,36 @@ import pytest
 
 from duebridge.envelope import Headers, HeaderValue, Properties, Target
 from duebridge.ports.publisher import BrokerUnavailable, Delivery, Outcome, Publisher, Verdict
-from tests.support.contract.features import Features
 
 BRIDGE_ID = "x-message-id"
+
+
+def _feature(meaning: str) -> bool:
+    return field(metadata={"meaning": meaning})  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """What one connector's broker can do; a test of what it cannot do is skipped by this."""
+
+    broker: str
+    largest_body: int
+
+    keys: bool = _feature("a key travels with the message")
+    null_body: bool = _feature("a body of None (a tombstone) differs from an empty one")
+    typed_headers: bool = _feature("header values arrive as the type they were; else as text")
+    null_header_values: bool = _feature("a header value of None arrives as one")
+    ordered_headers: bool = _feature("headers arrive in the order given")
+    repeated_header_names: bool = _feature("a header name may occur more than once")
+    properties: bool = _feature("AMQP properties travel")
+    missing_target: bool = _feature("a missing target is noticed, and told apart per delivery")
+    size_limit: bool = _feature("a message that is too large is refused by itself")
+    invalid: bool = _feature("the broker validates records: an invalid one is refused by itself")
+
+
+def meanings() -> dict[str, str]:
+    """Return each feature's name and meaning, in the order of the table in connectors/README.md."""
+    return {f.name: f.metadata["meaning"] for f in fields(Features) if "meaning" in f.metadata}
 
 
 @dataclass(frozen=True)
@@ -107,9 +134,9 @@ def as_text(value: HeaderValue) -> bytes | None:
     return str(value).lower().encode() if isinstance(value, bool) else str(value).encode()
 
 
-def answers_again(publisher: Publisher, within_s: float = 30.0) -> bool:
-    """Ask until the broker answers."""
-    give_up_at = time.monotonic() + within_s
+def answers_again(publisher: Publisher) -> bool:
+    """Ask until the broker answers, for half a minute at most."""
+    give_up_at = time.monotonic() + 30
     while time.monotonic() < give_up_at:
         with suppress(BrokerUnavailable):
             publisher.ping()

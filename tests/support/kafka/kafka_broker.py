@@ -12,8 +12,7 @@ from duebridge.envelope import Target
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.kafka import open_publisher
 from duebridge_connectors.kafka.publisher import KafkaPublisher
-from tests.support.contract.broker_under_test import BRIDGE_ID, Received, delivery
-from tests.support.contract.features import Features
+from tests.support.contract.broker_under_test import BRIDGE_ID, Features, Received, delivery
 
 
 class KafkaBroker:

@@ -11,8 +11,7 @@ from duebridge.envelope import Properties, Target
 from duebridge.ports.publisher import Delivery
 from duebridge_connectors.rabbitmq import open_publisher
 from duebridge_connectors.rabbitmq.publishing.publisher import RabbitPublisher
-from tests.support.contract.broker_under_test import BRIDGE_ID, Received, delivery
-from tests.support.contract.features import Features
+from tests.support.contract.broker_under_test import BRIDGE_ID, Features, Received, delivery
 
 MIB = 1024 * 1024
 
