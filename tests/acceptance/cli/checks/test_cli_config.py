@@ -172,14 +172,14 @@ Check = Callable[..., Done]
 
 
 @pytest.fixture
-def check(tmp_path: Path, started: Command) -> Check:
+def check(tmp_path: Path, duebridge: Command) -> Check:
     """Check a configuration with its connections; no secret is ever in what that says."""
 
     def run(
         brokers: dict[str, Any], routes: dict[str, Any], *words: str, url: str = "", **store: Any
     ) -> Done:
         command = Command(tmp_path, "", "")
-        config = {"version": 1, "store": {"url": url or started.url, **store}, "brokers": brokers}
+        config = {"version": 1, "store": {"url": url or duebridge.url, **store}, "brokers": brokers}
         command.file.write_text(json.dumps({**config, "routes": routes}))
         done = command("config", "check", "--connect", *words)
         assert CANARY not in done.out + done.err
