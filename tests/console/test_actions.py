@@ -159,7 +159,7 @@ def bury_due(scene: Scene, ids: list[str], reason: Reason = Reason.INVALID) -> N
 @pytest.fixture
 def dead_ids(scene: Scene) -> Iterator[list[str]]:
     """Three dead envelopes of the test's own, each of an error that no other test has."""
-    ids = [f"dead-{next(_numbers)}" for _ in range(3)]
+    ids = [f"dead-{next(_numbers):04}" for _ in range(3)]  # in the order of the store
     bury(scene, ids)
     yield ids
     admin = Operator(scene.config, scene.connection)
