@@ -16,7 +16,7 @@ import msgspec
 
 from duebridge.admin.cursors import cursor_of, position_of
 from duebridge.errors import EnvelopeError
-from duebridge.store.calls.splitting import MAX_BATCH_BYTES
+from duebridge.store.calls.reading_calls import MAX_BATCH_BYTES
 from duebridge.store.delay_store import DelayStore
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.wire.poll import NONE

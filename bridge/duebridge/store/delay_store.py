@@ -14,8 +14,7 @@ from duebridge.envelope import Envelope
 from duebridge.ports.source import LogPosition
 from duebridge.store.batching import CallId, answers_of, new_call_id, new_nonce
 from duebridge.store.calls.cold_calls import ColdCalls
-from duebridge.store.calls.recalling import RecallingShard
-from duebridge.store.calls.splitting import MAX_BATCH_BYTES, DividedShard
+from duebridge.store.calls.reading_calls import MAX_BATCH_BYTES, ReadingCalls
 from duebridge.store.server.connection import Argument
 from duebridge.store.wire.aside_page import AsidePage, read_aside
 from duebridge.store.wire.leases import Claim, ProbeReply, read_claim, read_probe
@@ -74,7 +73,7 @@ NO_CURSOR = ("", "")
 _REPEATABLE: tuple[ScheduleMode, ...] = ("refuse", "hold", "once")  # if every row is remembered
 
 
-class DelayStore(ColdCalls, RecallingShard, DividedShard):
+class DelayStore(ColdCalls, ReadingCalls):
     """The envelopes of one shard. All truth is in the store; an instance holds none of it."""
 
     def next(self) -> Poll:

@@ -13,14 +13,15 @@ from duebridge.store.keys import Shard
 from duebridge.store.numbering import EntrySpan, Numbering
 from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
-from duebridge.store.wire.journal_columns import EntryColumns, read_entry_columns
 from duebridge.store.wire.journal_entry import (
+    EntryColumns,
     EntryHead,
     EventKind,
     Fields,
     JournalEntry,
     Note,
     read_entry,
+    read_entry_columns,
     read_head,
     sequence_of,
 )

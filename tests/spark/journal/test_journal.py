@@ -14,8 +14,7 @@ from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal
 from duebridge.store.keys import Shard
 from duebridge.store.registry import Registry
-from duebridge.store.wire.journal_columns import EntryColumns
-from duebridge.store.wire.journal_entry import EntryHead
+from duebridge.store.wire.journal_entry import EntryColumns, EntryHead
 from duebridge_connectors.spark.rows.arrow import arrow_schema, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL
 from duebridge_connectors.spark.source.journal.offset import JournalRange, Offset

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any, TypeAlias
 
 from duebridge.store.journal import read_entry
-from duebridge.store.wire.journal_columns import EntryColumns, read_entry_columns
+from duebridge.store.wire.journal_entry import EntryColumns, read_entry_columns
 from duebridge.store.wire.poll import NONE, Poll, Stats
 from duebridge.store.wire.record import read_flight
 from duebridge.store.wire.replies import HistogramReply

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from duebridge.envelope import Envelope
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.keys import Shard
-from duebridge.store.wire.packed_page import PackedPage
+from duebridge.store.wire.packed_page import PackedPage, RecordColumns, read_records
 from duebridge.store.wire.poll import NONE
 from duebridge.store.wire.record import NEWEST_LAYOUT, PREFIX, pack, read_record
-from duebridge.store.wire.record_columns import RecordColumns, read_records
 from duebridge_connectors.spark.source.slices import RowSpan, _order
 from duebridge_connectors.spark.source.store_reader import packed_batch
 

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from duebridge.store.calls.splitting import Split
+from duebridge.store.calls.reading_calls import Split
 from duebridge.store.keys import Shard
 from duebridge_connectors.spark.source.pushdown import may_push_filters, push
 from duebridge_connectors.spark.source.slices import SLICE_ROWS, RowSpan, ShardState, divide

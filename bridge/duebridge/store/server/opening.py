@@ -23,8 +23,8 @@ from duebridge.errors import ConfigError
 from duebridge.ports.tls import TlsFiles, client_context
 from duebridge.store.server.credentials import StoreCredentials, sentinels_login, split_login
 from duebridge.store.server.errors import translated_client_errors
-from duebridge.store.server.packing import script_packer
 from duebridge.store.server.redis_client import RedisClient, SafePool, role_of
+from duebridge.store.server.scripts import script_packer
 from duebridge.store.server.sets.cluster import ClusterClient
 from duebridge.store.server.sets.sentinel import open_master
 

@@ -1,7 +1,7 @@
 """An entry of a shard's journal as the stream has it: lua/shared/journal.lua has the layout."""
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, TypeAlias, cast
 
@@ -11,6 +11,7 @@ Fields: TypeAlias = Mapping[bytes, bytes]
 
 _DUE_BYTES, _ATTEMPT_BYTES, _REASON_BYTES = 6, 10, 11  # of a note up to and with that field
 _NEXT_BYTES = 6  # of a detail
+_NOTES_BY_SIZE = {each.size: each for each in map(struct.Struct, (">HI", ">HII", ">HIIB"))}
 _ARRAY = 0x90, 0xF0, {0xDC: ">H", 0xDD: ">I"}  # of msgpack: a short one, its mask, longer ones
 _LONGER = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}  # strings that say their size in bytes of its own
 
@@ -190,3 +191,43 @@ def _head(packed: bytes, at: int, fix: int, mask: int, wider: dict[int, str]) ->
     if first & mask != fix:
         raise ValueError(f"expected msgpack of type {fix:#x}; got {packed[at : at + 20]!r}")
     return first & ~mask & 0xFF, at + 1
+
+
+class EntryColumns(NamedTuple):
+    """The head of an entry and its items by column: several times cheaper than item by item.
+
+    Attempts and reasons are None where its kind has none.
+    """
+
+    head: EntryHead
+    ids: Sequence[str]
+    due_at_ms: Sequence[int]
+    attempts: Sequence[int | None]
+    reasons: Sequence[int | None]
+
+
+def read_entry_columns(stream_id: bytes, fields: Fields) -> EntryColumns:
+    """Return an entry of the stream, without what failed; raises `RecordDamaged`."""
+    head = read_head(stream_id, fields)
+    with damage_of(head.sequence):
+        flat = read_strings(fields.get(b"i", b""))
+        ids = [name.decode(errors="backslashreplace") for name in flat[::2]]
+        due, attempts, reasons = _notes(flat[1::2])
+    return EntryColumns(head, ids, due, attempts, reasons)
+
+
+def _notes(
+    notes: Sequence[bytes],
+) -> tuple[Sequence[int], Sequence[int | None], Sequence[int | None]]:
+    """Return due instants, attempts and reasons; notes of one size are read together."""
+    nothing = [None] * len(notes)
+    sizes = {len(note) for note in notes}
+    form = _NOTES_BY_SIZE.get(sizes.pop()) if len(sizes) == 1 else None
+    if form is None:
+        found = [read_note(note) for note in notes]
+        due = [each.due_at_ms for each in found]
+        return due, [each.attempt for each in found], [each.reason for each in found]
+    high, low, *more = zip(*form.iter_unpack(b"".join(notes)), strict=True)
+    due = [above << 32 | below for above, below in zip(high, low, strict=True)]
+    attempts, reasons = (*more, nothing, nothing)[:2]
+    return due, attempts, reasons

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
-from duebridge.store.calls.splitting import Split
+from duebridge.store.calls.reading_calls import Split
 from duebridge.store.keys import Shard
 from duebridge.store.wire.poll import NONE
 

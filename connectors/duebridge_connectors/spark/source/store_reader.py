@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from duebridge.amqp_fields import field_bytes
 from duebridge.envelope import HeaderValue
 from duebridge.ports.publisher import reason_word
-from duebridge.store.calls.splitting import Split
+from duebridge.store.calls.reading_calls import Split
 from duebridge.store.due_window import ANY_TIME, DueWindow
 from duebridge.store.keys import Shard
 from duebridge.store.server.connection import Connection

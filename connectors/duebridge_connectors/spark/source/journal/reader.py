@@ -27,7 +27,7 @@ from duebridge.errors import JobFailed
 from duebridge.ports.publisher import reason_word
 from duebridge.store.journal import Journal, JournalEnd
 from duebridge.store.keys import Shard
-from duebridge.store.wire.journal_columns import EntryColumns
+from duebridge.store.wire.journal_entry import EntryColumns
 from duebridge_connectors.spark.rows.arrow import arrow_schema, column_batch, record_batch
 from duebridge_connectors.spark.rows.schema import JOURNAL, RANGES
 from duebridge_connectors.spark.source.journal.offset import (

@@ -1,6 +1,10 @@
-"""Lists the envelopes of a state, and divides it into parts for many processes to read at once."""
+"""Calls that only read: a page or the parts of a state, and what a shard took in before.
 
-from typing import NamedTuple
+Many processes read the parts of a state at once.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
 
 from duebridge.store.calls.shard_calls import ShardCalls
 from duebridge.store.wire.packed_page import PackedPage, read_packed_page
@@ -16,6 +20,7 @@ from duebridge.store.wire.replies import (
 )
 
 MAX_BATCH_BYTES = 1024 * 1024  # of records that one call reads: lua/shared/record.lua
+RecallAnswer: TypeAlias = Literal["ended", "lives", ""]
 
 
 class Split(NamedTuple):
@@ -29,6 +34,11 @@ class Split(NamedTuple):
     cuts: list[tuple[str, int]]
 
 
+class _RecallReply(NamedTuple):
+    now_ms: int
+    answers: list[bytes]
+
+
 class _SplitReply(NamedTuple):
     now_ms: int
     rows: Count
@@ -36,11 +46,12 @@ class _SplitReply(NamedTuple):
     scores_ms: list[int]
 
 
+build_reply_types(_RecallReply)
 build_reply_types(_SplitReply)
 
 
-class DividedShard(ShardCalls):
-    """The calls that look at the indexes of a shard alone."""
+class ReadingCalls(ShardCalls):
+    """The calls that look at the indexes of a shard, and at what it remembers."""
 
     def split(
         self, state: str, most: int, due_from_ms: int | None = None, due_to_ms: int | None = None
@@ -83,3 +94,15 @@ class DividedShard(ShardCalls):
         ended_with = "+inf" if after_score == NONE else after_score
         reply = self._run("list", state, lower, upper, after_id, ended_with, limit, limit_bytes)
         return read_state(b"ready" if state == "suspect" else state.encode()), reply
+
+    def recall(self, contents: Sequence[tuple[str, bytes]]) -> list[RecallAnswer]:
+        """Return what the store knows of contents, given as pairs of id and content hash.
+
+        - `ended`: this content ended under the id, and its remember time is not over. Other content
+          that has begun or ended under the id since changes nothing about that; the store keeps
+          the newest 32 ends beside the last one.
+        - `lives`: not so, but the store has something under the id, with this content or other.
+        """
+        flat = (part for pair in contents for part in pair)
+        _, answers = read_reply(self._run("recall", len(contents), *flat), _RecallReply)
+        return read_reply([read_text(each) for each in answers], list[RecallAnswer])
