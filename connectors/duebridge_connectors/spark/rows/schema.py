@@ -13,7 +13,6 @@ from pyspark.sql.types import DataType, StructField, StructType
 from duebridge.envelope import Properties
 from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.discovery import target_fields
-from duebridge_connectors.spark.rows.column_comments import COMMENTS
 
 Columns: TypeAlias = dict[str, tuple[str, tuple[type[DataType], ...]]]  # shown name, accepted types
 
@@ -67,6 +66,46 @@ _KINDS: dict[str, DataType] = {  # of the readers' columns; all others are text
     "target": StructType([StructField(name, T.StringType()) for name in target_fields()]),
 }
 _INSTANTS = {"at", "waits_for"}  # and every column that ends in _at
+_COMMENTS = {  # `DESCRIBE` of a view shows them
+    "id": "The envelope's id, unique in its route while it lives or is remembered.",
+    "route": "The route that it was scheduled to.",
+    "shard": "The shard of the route that has it, from 0.",
+    "state": "pending, ready, unack, retry or dead.",
+    "due_at": "When it may be delivered, by the store's clock; never earlier.",
+    "due_at_ms": "When it may be delivered, epoch ms.",
+    "waits_for": "What its state is ordered by: due instant, next try, or end of a lease.",
+    "scheduled_at": "When the store accepted this content.",
+    "scheduled_at_ms": "When the store accepted this content, epoch ms.",
+    "expires_at": "When it is buried instead of delivered; null: never.",
+    "expires_at_ms": "When it is buried instead of delivered, epoch ms; null: never.",
+    "remember_ms": "How long its id outlives it, ms.",
+    "generation": "Rises with every accept, replace, reschedule and replay of the shard.",
+    "content_hash": "Hash of all that was given; equal content has equal hashes.",
+    "blob": "The packed content, which can be written back unchanged.",
+    "body": "The message's body; null is a Kafka tombstone.",
+    "key": "The message's key.",
+    "headers": "Names and values in their order; values as Kafka carries them.",
+    "max_attempts": "Its own limit of failures; null: the route's.",
+    "target": "Its own target; null: the route's.",
+    "properties": "AMQP properties as text.",
+    "attempt": "How often a worker has claimed it; never falls.",
+    "failures": "Definite failures to deliver, compared with max_attempts.",
+    "expiries": "Leases that ran out while a worker had it.",
+    "reason": "Why it is dead, or was buried or expired.",
+    "error_class": "Class of the last error; RecordDamaged where its record cannot be read.",
+    "error_message": "What the last error said.",
+    "first_failed_at": "When it failed first since it was accepted or replayed.",
+    "last_failed_at": "When it failed last.",
+    "kind": "What happened: accepted, delivered, retried, dead, cancelled, ...; gap: entries lost.",
+    "at": "When it happened, by the store's clock; null of a gap.",
+    "sequence": "Number of the entry in its shard's journal; of a gap the first one lost.",
+    "position": "Place in the entry; route, shard, sequence and position identify a row.",
+    "namespace": "The namespace of the store that has the journal.",
+    "after": "The number of the entry before the first to read.",
+    "until": "The number of the last entry to read.",
+    "epoch": "The life of the route that has these numbers; empty: any.",
+    "lost_entries": "How many entries a gap stands for; 0 of every other row.",
+}
 
 
 def _columns(names: str) -> StructType:
@@ -74,7 +113,8 @@ def _columns(names: str) -> StructType:
     for name in names.split():
         is_instant = name in _INSTANTS or name.endswith("_at")
         kind = T.TimestampType() if is_instant else _KINDS.get(name, T.StringType())
-        columns.add(name, kind, metadata={"comment": COMMENTS[name]} if name in COMMENTS else None)
+        comment = _COMMENTS.get(name)
+        columns.add(name, kind, metadata={"comment": comment} if comment else None)
     return columns
 
 
