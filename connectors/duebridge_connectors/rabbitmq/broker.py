@@ -23,7 +23,10 @@ from duebridge.ports.settings import (
 )
 from duebridge.ports.source import Positions, Source, SourcePlan
 from duebridge_connectors.rabbitmq import open_publisher
-from duebridge_connectors.rabbitmq.permissions import permission_commands
+from duebridge_connectors.rabbitmq.permissions import (
+    permission_commands,
+    source_permission_commands,
+)
 from duebridge_connectors.rabbitmq.sizes import check_frame
 from duebridge_connectors.rabbitmq.source.models import (
     RabbitDeclaration,
@@ -31,7 +34,6 @@ from duebridge_connectors.rabbitmq.source.models import (
     declaring_intake,
     due_exchange,
 )
-from duebridge_connectors.rabbitmq.source.permissions import source_permission_commands
 
 
 class RabbitSettings(BrokerSettings):

@@ -3,6 +3,9 @@
 A value that our own types would write as another one stays an AMQP field (`amqp_fields`). Names and
 properties that are no UTF-8 get a ? for each byte that is none; of a repeated name, which RabbitMQ
 itself does not look for, the first value counts.
+
+pika's decoder raises on a timestamp beyond the year 9999 and on deeply nested arrays, which ends
+the connection; it decodes a float as an int and forgets the width of ints.
 """
 
 from functools import lru_cache
@@ -12,6 +15,12 @@ from typing import Final, NamedTuple
 
 from duebridge.amqp_fields import FIXED_SIZES, field
 from duebridge.envelope import HeaderValue, Properties
+
+FRAME: Final = Struct(">BHL").unpack_from  # type, channel, size of the payload
+HEAD_BYTES: Final = 7
+FRAME_BYTES: Final = 8  # with its end
+BODY_SIZE: Final = Struct(">Q").unpack_from
+BODY_SIZE_AT: Final = 4  # in a content header's payload
 
 _FLAGS = Struct(">H").unpack_from
 _SIZE = Struct(">I").unpack_from

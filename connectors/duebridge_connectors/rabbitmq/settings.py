@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from pika import URLParameters
+from pika import SSLOptions, URLParameters
 from pika.connection import Parameters
 from pika.credentials import ExternalCredentials
 
 from duebridge.config.store_url import PERCENT_ENCODED, is_cut_by_password
 from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.settings import MistakeCollector
+from duebridge.ports.tls import TlsFiles, client_context
 from duebridge_connectors.rabbitmq.handshake import try_values
-from duebridge_connectors.rabbitmq.tls import ssl_options
 
 SETTINGS = ("type", "url", "options")
 
@@ -29,6 +29,8 @@ OPTIONS = (*DEFAULTS, *PARSED_HERE, "channel_max", "frame_max", "locale", "tcp_o
 _URL = "amqp://user:password@host:port/vhost"
 SCHEMES = ("amqp://", "amqps://")
 MECHANISMS = ("PLAIN", "EXTERNAL")
+_TLS_FILES = TlsFiles("ca_certs", "certfile", "keyfile", "password")
+_TLS_NAMES = (*map(str, _TLS_FILES), "server_hostname")
 
 _IN_URL = "it is part of the url"
 _RECONNECTS = "the bridge itself reconnects, with a growing and random delay"
@@ -85,7 +87,7 @@ def _url(given: object) -> str:
 def _set_security(parameters: Parameters, url: str, given: Mapping[str, object]) -> None:
     """Set the TLS context and the authentication mechanism."""
     if parameters.ssl_options is not None:  # since the url is of amqps
-        parameters.ssl_options = ssl_options(given.get("ssl_options", {}))
+        parameters.ssl_options = _ssl_options(given.get("ssl_options", {}))
     elif "ssl_options" in given:
         raise ConfigError("options.ssl_options: expected a url of amqps://; got one of amqp://")
     mechanism = given.get("auth_mechanism", "PLAIN")
@@ -103,6 +105,30 @@ def _check_external(url: str, given: Mapping[str, object]) -> None:
         raise ConfigError(f"options.auth_mechanism: EXTERNAL needs {expected}")
     if "@" in urlsplit(url).netloc:
         raise ConfigError("url: expected no user and password beside auth_mechanism: EXTERNAL")
+
+
+def _ssl_options(given: object) -> SSLOptions:
+    """Return pika's TLS options; the broker's certificate and host name are always verified.
+
+    `server_hostname` is the name in the certificate, where that is not the url's host. Raises
+    `ConfigError` for a name or a file that cannot be used.
+    """
+    options = _checked_tls(given)
+    files = TlsFiles(*(options.get(str(name)) for name in _TLS_FILES))
+    context = client_context(files, _TLS_FILES, "options.ssl_options.")
+    return SSLOptions(context, options.get("server_hostname"))
+
+
+def _checked_tls(given: object) -> Mapping[str, str]:
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"options.ssl_options: expected a mapping of {', '.join(_TLS_NAMES)}")
+    for name, value in given.items():
+        if name not in _TLS_NAMES:
+            expected = f"expected one of {', '.join(_TLS_NAMES)}"
+            raise ConfigError(f"options.ssl_options.{name}: unknown option, {expected}")
+        if not isinstance(value, str) or not value:
+            raise ConfigError(f"options.ssl_options.{name}: expected text; got another value")
+    return given
 
 
 def _options(options: object) -> Mapping[str, object]:

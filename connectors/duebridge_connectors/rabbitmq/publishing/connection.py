@@ -7,13 +7,13 @@ from pika.adapters.select_connection import SelectConnection
 from pika.exceptions import InvalidFrameError
 from pika.frame import Header
 
-from duebridge_connectors.rabbitmq.content import decode
-from duebridge_connectors.rabbitmq.frames import (
+from duebridge_connectors.rabbitmq.content import (
     BODY_SIZE,
     BODY_SIZE_AT,
     FRAME,
     FRAME_BYTES,
     HEAD_BYTES,
+    decode,
 )
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from pika import spec
 from pika.exceptions import InvalidFrameError
 
-from duebridge_connectors.rabbitmq.frames import (
+from duebridge_connectors.rabbitmq.content import (
     BODY_SIZE,
     BODY_SIZE_AT,
     FRAME,
