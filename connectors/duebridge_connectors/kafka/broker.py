@@ -19,7 +19,7 @@ from duebridge_connectors.kafka.checks.topics import EXPECTED, is_topic
 from duebridge_connectors.kafka.headers import lacking_properties
 from duebridge_connectors.kafka.sizes import check_size
 from duebridge_connectors.kafka.source import open_source
-from duebridge_connectors.kafka.source.models import KafkaSourceSettings
+from duebridge_connectors.kafka.source.settings import KafkaSourceSettings
 
 
 class KafkaSettings(BrokerSettings):
@@ -111,7 +111,7 @@ class Kafka(BrokerType):
     ) -> list[Finding]:
         """Return findings about topic and group; see `BrokerType.examine_source`."""
         import_client()
-        from duebridge_connectors.kafka.source.examine import examine_source
+        from duebridge_connectors.kafka.checks.examine import examine_source
 
         return examine_source(place, settings, plan, deadline_s)
 

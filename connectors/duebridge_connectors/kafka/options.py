@@ -7,8 +7,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.settings import MistakeCollector
-from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
-from duebridge_connectors.kafka.oauth import TokenSource
+from duebridge_connectors.kafka.login import PROVIDER, TokenSource
 
 IDLE = "connections.max.idle.ms"
 MOST = 2_147_483_647  # of an int32; in milliseconds, 24 days
@@ -163,7 +162,7 @@ OPTIONS: dict[str, tuple[str, Callable[[object], object]]] = {
         "sasl_mechanism",
         _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
     ),
-    TOKEN_PROVIDER: ("sasl_oauth_token_provider", _token_provider),
+    PROVIDER: ("sasl_oauth_token_provider", _token_provider),
     "sasl.password": ("sasl_plain_password", _text),
     "sasl.username": ("sasl_plain_username", _text),
     "security.protocol": (

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from duebridge.errors import ConfigError
 from duebridge.ports.tls import TlsFiles, client_context
-from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
+from duebridge_connectors.kafka.login import PROVIDER
 
 _FILES = TlsFiles(
     "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"
@@ -14,7 +14,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "PLAIN": _LOGIN,
     "SCRAM-SHA-256": _LOGIN,
     "SCRAM-SHA-512": _LOGIN,
-    "OAUTHBEARER": (TOKEN_PROVIDER,),
+    "OAUTHBEARER": (PROVIDER,),
 }
 
 

@@ -12,10 +12,14 @@ OPERATIONS = ("Write", "Describe", "DescribeConfigs")
 DEFAULT_GROUP = "duebridge"
 _GLOB = re.compile(r"[*?\[]")
 
-
 # Read and Describe fetch and find the leader; DescribeConfigs is for `doctor` alone.
 SOURCE_OPERATIONS = ("Read", "Describe", "DescribeConfigs")
 GROUP_OPERATIONS = ("Read",)  # joins, and commits
+
+
+def group_of(plan: SourcePlan) -> str:
+    """Return the consumer group of an intake."""
+    return str(plan.source.get("group") or DEFAULT_GROUP)
 
 
 def acl_commands(settings: Mapping[str, object], targets: Sequence[Target]) -> list[str]:
@@ -27,7 +31,7 @@ def acl_commands(settings: Mapping[str, object], targets: Sequence[Target]) -> l
 def source_acl_commands(settings: Mapping[str, object], plans: Sequence[SourcePlan]) -> list[str]:
     """Return one command a topic and one a group of intakes."""
     topics = dict.fromkeys(str(plan.source["topic"]) for plan in plans)
-    groups = dict.fromkeys(str(plan.source.get("group") or DEFAULT_GROUP) for plan in plans)
+    groups = dict.fromkeys(map(group_of, plans))
     return [
         *(_granted(settings, SOURCE_OPERATIONS, ["--topic", topic]) for topic in topics),
         *(_granted(settings, GROUP_OPERATIONS, ["--group", group]) for group in groups),

@@ -9,8 +9,7 @@ from duebridge_connectors.kafka.attempt import Deadline
 from duebridge_connectors.kafka.connection import PING_S, KafkaConnection
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
-from duebridge_connectors.kafka.login import LOGIN, Login
-from duebridge_connectors.kafka.oauth import TokenFailed
+from duebridge_connectors.kafka.login import LOGIN, Login, TokenFailed
 
 
 class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):

@@ -7,8 +7,7 @@ from confluent_kafka import KafkaException, Producer
 
 from duebridge.errors import ConfigError, did_you_mean
 from duebridge.ports.settings import MistakeCollector
-from duebridge_connectors.kafka.oauth import OPTION as TOKEN_PROVIDER
-from duebridge_connectors.kafka.oauth import TokenSource
+from duebridge_connectors.kafka.login import PROVIDER, TokenSource
 from duebridge_connectors.kafka.options import IDLE, OPTIONS, converted, refuse_owned, translated
 from duebridge_connectors.kafka.options import OWNED as OWNED_BY_BOTH
 from duebridge_connectors.kafka.security import check_security
@@ -63,7 +62,7 @@ OWNED: Mapping[str, str] = {
     "message.send.max.retries": OWNED_BY_BOTH["retries"],
     "message.timeout.ms": OWNED_BY_BOTH["delivery.timeout.ms"],
     "metadata.broker.list": OWNED_BY_BOTH["bootstrap.servers"],
-    "oauth_cb": f"write {TOKEN_PROVIDER}",
+    "oauth_cb": f"write {PROVIDER}",
     "on_delivery": _CALL,
     "queue.buffering.max.kbytes": _QUEUE,
     "queue.buffering.max.messages": _QUEUE,
@@ -104,7 +103,7 @@ def producer_config(settings: Mapping[str, object], publish_deadline_s: float) -
 
 def _translated(name: str, value: object) -> tuple[str, object]:
     refuse_owned(name, OWNED)
-    if name == TOKEN_PROVIDER:
+    if name == PROVIDER:
         source = TokenSource(str(converted(name, value, _scalar)))
         return "oauth_cb", lambda _: source.current()
     if name == IDLE and str(value) in ("-1", "0"):

@@ -1,9 +1,42 @@
-"""The configuration of a consumer, from the broker's settings and the intake's plan."""
+"""The settings of an intake's Kafka source, and the configuration of its consumer.
+
+Imports no client, but where it makes that configuration.
+"""
 
 from collections.abc import Mapping
+from typing import Annotated
 
-from duebridge.ports.source import SourcePlan
-from duebridge_connectors.kafka.checks.permissions import DEFAULT_GROUP
+from pydantic import AfterValidator, Field
+
+from duebridge.envelope import Target
+from duebridge.ports.settings import Text, expected
+from duebridge.ports.source import SourcePlan, SourceSettings
+from duebridge_connectors.kafka.checks.permissions import DEFAULT_GROUP, group_of
+from duebridge_connectors.kafka.checks.topics import EXPECTED, is_topic
+
+
+def _topic(name: str) -> str:
+    if not is_topic(name):
+        raise expected(EXPECTED)
+    return name
+
+
+class KafkaSourceSettings(SourceSettings):
+    """A Kafka topic, read by a consumer group."""
+
+    topic: Annotated[Text, Field(max_length=249), AfterValidator(_topic)]
+    """The topic's name."""
+    group: Annotated[Text, Field(max_length=255)] = DEFAULT_GROUP
+    """The consumer group whose members share the topic's partitions."""
+
+    def shared(self) -> Mapping[str, str]:
+        """Return what is read; see `SourceSettings.shared`."""
+        return {"broker": self.broker, "topic": self.topic, "group": self.group}
+
+    def target(self) -> Target:
+        """Return the topic; see `SourceSettings.target`."""
+        return Target(self.broker, topic=self.topic)
+
 
 REQUEST_MS = 10_000
 SESSION_MS = 15_000  # without a heartbeat a member's partitions go to the others
@@ -23,11 +56,6 @@ def fetch_bytes(plan: SourcePlan) -> int:
 def part_fetch_bytes(plan: SourcePlan) -> int:
     """Return the most that one fetch may bring of one partition."""
     return min(fetch_bytes(plan), 1024 * 1024)
-
-
-def group_of(plan: SourcePlan) -> str:
-    """Return the consumer group."""
-    return str(plan.source.get("group") or DEFAULT_GROUP)
 
 
 def kafka_python_config(settings: Mapping[str, object], plan: SourcePlan) -> dict[str, object]:

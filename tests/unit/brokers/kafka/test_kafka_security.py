@@ -8,7 +8,7 @@ import pytest
 
 from duebridge.errors import ConfigError
 from duebridge_connectors.kafka import open_publisher
-from duebridge_connectors.kafka.oauth import OPTION, TokenFailed, TokenSource
+from duebridge_connectors.kafka.login import PROVIDER, TokenFailed, TokenSource
 from duebridge_connectors.kafka.security import check_security
 
 LOGIN = {"sasl.username": "shop", "sasl.password": "canary"}
@@ -27,7 +27,7 @@ NAME = f"{__name__}:provider"
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch) -> TokenSource:
-    monkeypatch.setattr("duebridge_connectors.kafka.oauth.resolve_name", lambda _: provider)
+    monkeypatch.setattr("duebridge_connectors.kafka.login.resolve_name", lambda _: provider)
     answers.clear()
     return TokenSource(NAME)
 
@@ -38,7 +38,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> TokenSource:
         {},
         {"security.protocol": "SSL"},
         {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **LOGIN},
-        {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", OPTION: "a:b"},
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", PROVIDER: "a:b"},
         {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
     ],
 )
@@ -55,7 +55,7 @@ def test_check_what_is_complete_says_nothing(options: Mapping[str, object]) -> N
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "x"},
          "options.sasl.password: missing key"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
-         f"options.{OPTION}: missing key"),
+         f"options.{PROVIDER}: missing key"),
         (LOGIN, "options.sasl.username: has no effect without security.protocol: SASL_SSL or"),
         ({"security.protocol": "SSL", **LOGIN},
          "options.sasl.username: has no effect without security.protocol: SASL_SSL or"),
@@ -93,7 +93,7 @@ def test_open_hides_the_traces_that_show_a_password(caplog: pytest.LogCaptureFix
     ],
 )
 def test_name_a_provider_that_is_none_is_refused(name: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^options\.{OPTION}: ") as refused:
+    with pytest.raises(ConfigError, match=rf"^options\.{PROVIDER}: ") as refused:
         TokenSource(name)
     assert message in str(refused.value)
 
@@ -109,7 +109,7 @@ def test_ask_for_a_token_near_its_end_asks_the_provider_again(
     now = time.time()
     answers.extend([("first", now + 100), ("second", now + 200)])
     assert source.current() == ("first", now + 100)
-    monkeypatch.setattr("duebridge_connectors.kafka.oauth.time.time", lambda: now + 81)
+    monkeypatch.setattr("duebridge_connectors.kafka.login.time.time", lambda: now + 81)
     assert source.current() == ("second", now + 200)
 
 
@@ -131,7 +131,7 @@ def test_ask_a_provider_that_gives_no_token_fails_without_its_words(
     answer: object, source: TokenSource
 ) -> None:
     answers.append(answer)
-    with pytest.raises(TokenFailed, match=f"{OPTION}: {NAME}: ") as failed:
+    with pytest.raises(TokenFailed, match=f"{PROVIDER}: {NAME}: ") as failed:
         source.current()
     assert "canary" not in str(failed.value)
     assert failed.value.__cause__ is None

@@ -21,8 +21,7 @@ from duebridge.errors import BridgeError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival
 from duebridge_connectors.kafka.librdkafka.client import ConnectionErrors
-from duebridge_connectors.kafka.login import Login
-from duebridge_connectors.kafka.oauth import TokenFailed
+from duebridge_connectors.kafka.login import Login, TokenFailed
 from duebridge_connectors.kafka.source.librdkafka.errors import (
     commit_failure,
     failure_at,
