@@ -9,11 +9,10 @@ from duebridge.config.intakes import IntakeSettings
 from duebridge.config.models import Config
 from duebridge.envelope import Envelope
 from duebridge.errors import on_one_line
-from duebridge.intake.alternate_id import store_alternates, under_alternate_id
+from duebridge.intake.alternate_id import find_taken, store_alternates, under_alternate_id
 from duebridge.intake.ids import may_be_another, stored_id
 from duebridge.intake.refused import reason_of
 from duebridge.intake.requests import NOW, CancelRequest, RefusedMessage, Request, ScheduleRequest
-from duebridge.intake.taken_before import find_taken
 from duebridge.ports.source import Arrival, LogPosition
 from duebridge.receipt import Receipt
 from duebridge.scheduling.limits import RouteLimits
