@@ -7,6 +7,7 @@ import getpass
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +16,7 @@ import typer
 
 from duebridge.cli import allow_interrupts
 from duebridge.errors import ConfigError, ConfigFileError, StoreUnavailable, StoreUnfit
+from duebridge.instants import parse_at
 
 if TYPE_CHECKING:
     from duebridge.admin.operator import Operator
@@ -54,6 +56,17 @@ RouteFilter = Annotated[
     typer.Argument(help="The route's name; all routes by default.", autocompletion=complete_route),
 ]
 IdArgument = Annotated[str, typer.Argument(help="The envelope's id.", show_default=False)]
+
+DURATIONS = "500ms, 2.5s, 15m, 1h30m, 3d, 2w"
+DelayOption = Annotated[str | None, typer.Option(help=f"Due after this delay: {DURATIONS}.")]
+AtOption = Annotated[
+    datetime | None,
+    typer.Option(
+        help="Due at: RFC 3339 with an offset, or epoch milliseconds.",
+        parser=parse_at,
+        metavar="<instant>",
+    ),
+]
 
 
 def named_config(context: typer.Context, given: Path | None) -> Path:

@@ -10,7 +10,6 @@ import msgspec
 import typer
 
 from duebridge.cli.exits import finish, telling_what_is_done
-from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import FROM_STDIN, IdFilter, read_ids
 from duebridge.cli.output import (
     Output,
@@ -23,7 +22,9 @@ from duebridge.cli.output import (
     write_table,
 )
 from duebridge.cli.session import (
+    AtOption,
     ConfigOption,
+    DelayOption,
     IdArgument,
     RouteArgument,
     load,

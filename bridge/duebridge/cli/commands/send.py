@@ -15,7 +15,6 @@ import msgspec
 import typer
 
 from duebridge.cli.exits import finish, telling
-from duebridge.cli.instants import AtOption, DelayOption
 from duebridge.cli.jsonl import (
     FROM_STDIN,
     Line,
@@ -33,7 +32,14 @@ from duebridge.cli.output import (
     write,
     write_json,
 )
-from duebridge.cli.session import ConfigOption, RouteArgument, load, opened_producer
+from duebridge.cli.session import (
+    AtOption,
+    ConfigOption,
+    DelayOption,
+    RouteArgument,
+    load,
+    opened_producer,
+)
 from duebridge.durations import format_instant
 from duebridge.envelope import Envelope, EnvelopeFields
 from duebridge.errors import EnvelopeError

@@ -22,9 +22,15 @@ from duebridge.cli.commands.dead.settling import (
 )
 from duebridge.cli.commands.ls import CursorOption, EnvelopePage, LimitOption, error_cell
 from duebridge.cli.exits import finish, telling_what_is_done
-from duebridge.cli.instants import DURATIONS
 from duebridge.cli.output import Output, OutputOption, complain, write
-from duebridge.cli.session import ConfigOption, IdArgument, RouteArgument, load, opened_operator
+from duebridge.cli.session import (
+    DURATIONS,
+    ConfigOption,
+    IdArgument,
+    RouteArgument,
+    load,
+    opened_operator,
+)
 from duebridge.cli.shown import BodyOption, write_details
 from duebridge.durations import format_instant, parse_duration_ms
 from duebridge.receipt import Known
