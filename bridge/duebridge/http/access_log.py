@@ -1,14 +1,21 @@
-"""The log and the count of requests: lines are written many at once, as a write costs a post."""
+"""The log and the count of requests, never with an id or a body, and what each passes through.
+
+Lines are written many at once, as a write costs a post.
+"""
 
 import asyncio
 import sys
+import time
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from duebridge.http.problems import ProblemError
 from duebridge.telemetry.metrics import http_requests
 
 OTHER = "other"  # the path of what is none of the interface's
@@ -54,3 +61,52 @@ class AccessLog:
             asyncio.get_running_loop().call_later(WRITE_EVERY_S, self.flush)
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         self._lines.append(_encode({**fields, "event": "http", "level": "info", "timestamp": now}))
+
+
+class Guard:
+    """Lets requests with a readable path through to the application, and logs each."""
+
+    def __init__(self, app: ASGIApp, access_log: AccessLog) -> None:
+        self._app = app
+        self._log = access_log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began, status = time.monotonic(), 0
+        state = scope.setdefault("state", {})
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            if _is_readable(scope):
+                await self._app(scope, receive, sent)
+            else:
+                detail = "path: expected percent-encoded UTF-8"
+                await ProblemError(400, "Bad request", detail).response()(scope, receive, sent)
+        except Exception:
+            status = 500
+            raise
+        finally:
+            self._log.add(
+                status,
+                method=scope["method"],
+                path=state.get("path", OTHER),
+                token=state.get("token", ""),
+                took_ms=round(1000 * (time.monotonic() - began), 1),
+            )
+        return None
+
+
+def _is_readable(scope: Scope) -> bool:
+    raw: bytes = scope.get("raw_path") or b""
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        return False
+    return True

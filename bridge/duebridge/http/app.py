@@ -14,9 +14,9 @@ from starlette.routing import BaseRoute, Route
 from duebridge.envelope import JSON
 from duebridge.errors import BridgeError, shown
 from duebridge.http.access import Rates
+from duebridge.http.access_log import Guard
 from duebridge.http.batcher import ScheduleBatcher
 from duebridge.http.endpoints import envelopes, probes, readings
-from duebridge.http.guard import Guard
 from duebridge.http.openapi import description
 from duebridge.http.operations import AppContext, Operation, route_of
 from duebridge.http.problems import ProblemError, log_defect, refusal_of

@@ -7,10 +7,9 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from duebridge.http.access_log import AccessLog
+from duebridge.http.access_log import AccessLog, Guard
 from duebridge.http.connection.parting import PartingTransport
 from duebridge.http.connection.plain import PlainProtocol
-from duebridge.http.guard import Guard
 from duebridge.http.problems import ProblemError
 
 HEAD_BYTES = 32 * 1024
