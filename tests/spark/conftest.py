@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from duebridge_connectors.spark.delta_reader import delta_settings
+from duebridge_connectors.spark.session import delta_settings
 from tests.spark.cold_route import ColdRoute
 from tests.spark.object_servers import S3Server, hdfs_server, s3_server
 from tests.spark.world import Topics, World

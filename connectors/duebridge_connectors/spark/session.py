@@ -16,11 +16,6 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.delta_reader import (
-    DELTA_PACKAGE,
-    EXTENSIONS,
-    delta_settings,
-)
 from duebridge_connectors.spark.failures import FAILURES, job_error
 from duebridge_connectors.spark.files.hadoop import S3_EXCLUDED, S3_JAR, S3_PACKAGES
 from duebridge_connectors.spark.kafka_source import PACKAGE
@@ -37,6 +32,16 @@ _DEFAULTS = {
 _OWN = {  # where nobody set another
     "spark.sql.session.timeZone": "UTC",  # the machine's zone would be a surprise
     "spark.sql.python.filterPushdown.enabled": "true",
+}
+# Only a session that was made with these settings reads Delta tables. Jobs that write or tidy one
+# use `deltalake`, which needs neither jars nor settings.
+DELTA_PACKAGE = "io.delta:delta-spark_2.13:4.4.0"  # of 4.2.0 reads fail after a checkpoint
+EXTENSIONS = "spark.sql.extensions"
+_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_CATALOG = "spark.sql.catalog.spark_catalog"
+_DELTA_SETTINGS = {
+    _CATALOG: "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",  # 50 tasks by default, for a small log
 }
 _JARS = ("spark.jars", "spark.jars.packages")
 _KAFKA, _DELTA = "spark-sql-kafka-0-10_*.jar", "delta-spark_*.jar"
@@ -181,3 +186,20 @@ def _is_error(record: logging.LogRecord) -> bool:
     failure = record.exc_info[1] if record.exc_info else None
     is_within_call = "reentrant call" in str(getattr(failure, "cause", ""))
     return record.msg not in _INTERRUPTED_CALLS and not is_within_call
+
+
+def delta_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings to add to those given; other extensions stay."""
+    others = [each.strip() for each in given.get(EXTENSIONS, "").split(",") if each.strip()]
+    extensions = list(dict.fromkeys([*others, _EXTENSION]))
+    return {**_DELTA_SETTINGS, **given, EXTENSIONS: ",".join(extensions)}
+
+
+def check_delta_reader(spark: SparkSession) -> None:
+    """Raise `ConfigError` for a session that cannot read Delta tables."""
+    if _EXTENSION not in (spark.conf.get(EXTENSIONS, "") or ""):
+        remedy = (
+            f"start it with --packages {DELTA_PACKAGE} --conf {EXTENSIONS}={_EXTENSION}"
+            f" --conf {_CATALOG}={_DELTA_SETTINGS[_CATALOG]}"
+        )
+        raise ConfigError(f"spark: expected a session with Delta's reader; got none: {remedy}")

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from duebridge.errors import ConfigError
-from duebridge_connectors.spark.delta_reader import check_delta_reader, delta_settings
 from duebridge_connectors.spark.jobs.journal import read_journal
 from duebridge_connectors.spark.jobs.tidy import tidy
+from duebridge_connectors.spark.session import check_delta_reader, delta_settings
 from duebridge_connectors.spark.table.journal_files import write_files
 from duebridge_connectors.spark.table.journal_table import JournalTable
 from tests.spark.journal.journal_by_hand import AT, QUERY, journal_rows

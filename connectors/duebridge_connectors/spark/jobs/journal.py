@@ -18,8 +18,8 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-from duebridge_connectors.spark.delta_reader import check_delta_reader
 from duebridge_connectors.spark.files.location import FileLocation, Stores
+from duebridge_connectors.spark.session import check_delta_reader
 from duebridge_connectors.spark.source.dataframes import run_query, stream_journal
 from duebridge_connectors.spark.source.journal.offset import JournalRange
 from duebridge_connectors.spark.source.journal.reader import JournalStreamReader
