@@ -119,7 +119,7 @@ class MemorySource:
         try:
             taken = self._queue.take(plan.batch, plan.batch_bytes, wait_s)
         except BrokerUnavailable:
-            self._lose()
+            self.give_back()
             raise
         self._taken += taken
         return taken
@@ -129,7 +129,7 @@ class MemorySource:
         try:
             self._queue.settle(arrivals)
         except BrokerUnavailable:
-            self._lose()
+            self.give_back()
             raise
         settled = {id(arrival) for arrival in arrivals}
         self._taken = [arrival for arrival in self._taken if id(arrival) not in settled]
@@ -144,7 +144,8 @@ class MemorySource:
 
     def give_back(self) -> None:
         """Give back what was not settled."""
-        self._lose()
+        self._queue.give_back(self._taken)
+        self._taken = []
 
     def lag(self) -> int | None:
         """Return the number of waiting messages."""
@@ -154,8 +155,4 @@ class MemorySource:
         """Give back what was not settled."""
         if not self._is_closed:
             self._is_closed = True
-            self._lose()
-
-    def _lose(self) -> None:
-        self._queue.give_back(self._taken)
-        self._taken = []
+            self.give_back()
