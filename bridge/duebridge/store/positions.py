@@ -4,13 +4,12 @@ A position may be behind what the shards took in (`store.wire.log_positions`), n
 is written after them.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from duebridge.config.fields import checked_name
 from duebridge.errors import StoreError
 from duebridge.store.keys import intake_key
-from duebridge.store.server.connection import Connection, Reply
+from duebridge.store.server.connection import Connection
 from duebridge.store.server.errors import translated_errors
 from duebridge.store.server.scripts import script
 
@@ -30,7 +29,13 @@ class StorePositions:
 
     def read(self, log: str) -> int | None:
         """Return the offset of the last message that was settled, None for a log never noted."""
-        found: bytes | None = self._asked(lambda: self._client.hget(self._key, log)).value
+
+        def ask() -> Any:
+            with translated_errors():
+                return self._client.hget(self._key, log)
+
+        reply = self._connection.repeat_while_away(ask, self._repeat_for_s, self._key)
+        found: bytes | None = reply.value
         if found is not None and not found.isdigit():
             raise StoreError(f"{self._key}: {log}: expected an offset; got {found[:40]!r}")
         return None if found is None else int(found)
@@ -39,14 +44,3 @@ class StorePositions:
         """Note that every message up to an offset is settled; a lower offset changes nothing."""
         given = (log, offset)
         self._connection.run(script("registry/position"), [self._key], given, self._repeat_for_s)
-
-    def forget(self) -> None:
-        """Remove all positions of the intake: its sources begin again where they are told to."""
-        self._asked(lambda: self._client.unlink(self._key))
-
-    def _asked(self, call: Callable[[], Any]) -> Reply:
-        def ask() -> Any:
-            with translated_errors():
-                return call()
-
-        return self._connection.repeat_while_away(ask, self._repeat_for_s, self._key)

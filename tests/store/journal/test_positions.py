@@ -39,17 +39,6 @@ def test_positions_are_those_of_one_intake(
     assert (positions.read("stream"), other.read("stream")) == (5, 7)
 
 
-def test_forget_removes_all_positions_of_the_intake(
-    connection: Connection, namespace: str, positions: Positions
-) -> None:
-    positions.write("a", 5)
-    positions.write("b", 6)
-    StorePositions(connection, namespace, "orders").forget()
-    assert (positions.read("a"), positions.read("b")) == (None, None)
-    positions.write("a", 1)
-    assert positions.read("a") == 1
-
-
 def test_read_of_a_damaged_position_is_refused(
     connection: Connection, namespace: str, positions: Positions
 ) -> None:
@@ -67,7 +56,7 @@ def test_name_that_no_key_may_have_is_refused(connection: Connection, name: str)
 def test_positions_of_a_store_that_is_away_are_unavailable() -> None:
     away = open_connection(f"redis://127.0.0.1:{free_port()}/0")
     positions = StorePositions(away, "n", "orders")
-    for ask in (lambda: positions.read("a"), lambda: positions.write("a", 1), positions.forget):
+    for ask in (lambda: positions.read("a"), lambda: positions.write("a", 1)):
         with pytest.raises(StoreUnavailable):
             ask()
     away.close()

@@ -130,7 +130,6 @@ def live_as_library(connection: Connection) -> None:
     positions = StorePositions(connection, "ns", "orders")
     positions.write("log", 7)
     assert positions.read("log") == 7
-    positions.forget()
     assert SharedRate(connection, "ns", "run", 1000).take(10).units == 10
     assert count_listeners(connection, [desk.shard]) == [0]
     assert read_vitals(connection).is_primary
