@@ -87,10 +87,6 @@ def _count(least: int, most: int = _MAX_COUNT) -> Parser:
     return parse
 
 
-def _duration(text: str, name: str) -> int:
-    return parse_duration_ms(text, name)
-
-
 def _instant(text: str, name: str) -> int:
     return parse_instant_ms(parse_at(text, name), name)
 
@@ -109,7 +105,7 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Url of the store, overriding the configuration; its password only by reference."""
     namespace: Annotated[str | None, _text] = None
     """Namespace, overriding the configuration."""
-    store_deadline: Annotated[int, _duration] = 30_000
+    store_deadline: Annotated[int, parse_duration_ms] = 30_000
     """How long to retry a call while the store is unreachable, in ms."""
 
 
@@ -131,7 +127,7 @@ class WriteOptions(CappedOptions, frozen=True, kw_only=True):
     """Columns to derive the id from, if there is no column id."""
     id_use: Annotated[str, _one_of("any", "once")] = "any"
     """once: nothing else ever has these ids, so what was cancelled while cold stays cancelled."""
-    remember: Annotated[int, _duration] = 86_400_000
+    remember: Annotated[int, parse_duration_ms] = 86_400_000
     """How long the store remembers an id after the end of its envelope, in ms."""
     rejects: Annotated[str | None, given_path] = None
     """Directory for Parquet files of the refused rows."""
@@ -166,7 +162,7 @@ class ReadOptions(CappedOptions, frozen=True, kw_only=True):
     """Envelopes read by one call of the store."""
     min_partitions: Annotated[int, _count(1, 10_000)] = 1
     """At least so many tasks, where there are as many rows; one reads at most 50,000 of a state."""
-    pause: Annotated[int, _duration] = 0
+    pause: Annotated[int, parse_duration_ms] = 0
     """Pause of a task between two calls, in ms."""
 
 

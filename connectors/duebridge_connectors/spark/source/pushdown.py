@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from duebridge.store.due_window import DueWindow
+from duebridge.store.keys import Shard
 
 _PROCESS = "pyspark.sql.worker.data_source_pushdown_filters"
 _NEVER_NULL = {"id", "route", "shard", "state"}
@@ -45,6 +46,14 @@ class PushedFilters(NamedTuple):
     def has(self, column: str, value: Any) -> bool:
         """Whether rows with this value in the column are wanted."""
         return column not in self.chosen or value in self.chosen[column]
+
+    def shards(self, shards: Iterable[Shard]) -> list[Shard]:
+        """Return the shards that may have wanted rows."""
+        return [
+            shard
+            for shard in shards
+            if self.has("route", shard.route) and self.has("shard", shard.number)
+        ]
 
 
 def push(filters: Iterable[Filter], columns: Sequence[str]) -> PushedFilters:

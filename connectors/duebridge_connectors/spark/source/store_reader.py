@@ -129,11 +129,7 @@ class FilteringReader(StoreReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Leave out shards, states and due instants that a filter excludes."""
         pushed = push(filters, ("route", "shard", "state"))
-        self._shards = [
-            shard
-            for shard in self._shards
-            if pushed.has("route", shard.route) and pushed.has("shard", shard.number)
-        ]
+        self._shards = pushed.shards(self._shards)
         self._states = [state for state in self._states if pushed.has("state", state)]
         self._window = both(self._window, pushed.window)
         return pushed.rest

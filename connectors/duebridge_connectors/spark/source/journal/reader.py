@@ -110,11 +110,7 @@ class FilteringJournalReader(JournalBatchReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Leave out the shards that a filter excludes."""
         pushed = push(filters, ("route", "shard"))
-        self._shards = [
-            shard
-            for shard in self._shards
-            if pushed.has("route", shard.route) and pushed.has("shard", shard.number)
-        ]
+        self._shards = pushed.shards(self._shards)
         return pushed.rest
 
 
