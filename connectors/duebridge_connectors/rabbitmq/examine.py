@@ -3,7 +3,7 @@
 AMQP reports whether an exchange or a queue exists, but not bindings, policies or write permission.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
@@ -95,7 +95,10 @@ def _examined(connection: Any, destination: Destination, maker: str) -> list[Fin
     if refusal := _refusal(connection, queue=routing_key):
         return [_refused(destination.place, f"queue {routing_key!r}", refusal, maker)]
     limits = read_limits(connection, routing_key)
-    faults = [] if limits is None else list(_queue_problems(destination.place, routing_key, limits))
+    faults: list[Finding] = []
+    if limits is not None:
+        lost = "confirmed messages are lost"
+        faults += queue_dangers(destination.place, routing_key, limits, failure, lost)
     seen = "its arguments, " if limits is None else ""
     text = f"queue {routing_key!r} exists ({_OF_QUEUE.replace('policies', f'{seen}policies')})"
     return faults or [ok(FindingSubject.ROUTE, destination.place, text)]
@@ -136,11 +139,14 @@ def _refused(place: str, name: str, refusal: vendor.ChannelClosedByBroker, maker
     return failure(FindingSubject.ROUTE, place, found, remedy)
 
 
-def _queue_problems(place: str, queue: str, limits: Limits) -> Iterator[Finding]:
+def queue_dangers(
+    place: str, queue: str, limits: Limits, told: Callable[..., Finding], lost: str
+) -> Iterator[Finding]:
+    """Yield what a queue's arguments endanger; dropping messages is `told` as what is then lost."""
     if limit := limits.drops_oldest:
         found = f"queue {queue!r} drops its oldest messages when it is full ({limit})"
-        remedy = "declare it with x-overflow: reject-publish; else confirmed messages are lost"
-        yield failure(FindingSubject.ROUTE, place, found, remedy)
+        remedy = f"declare it with x-overflow: reject-publish; else {lost}"
+        yield told(FindingSubject.ROUTE, place, found, remedy)
     if not limits.is_durable:
         found = f"queue {queue!r} is not durable: a restart of the broker deletes it"
         yield warning(FindingSubject.ROUTE, place, found, "declare it durable")

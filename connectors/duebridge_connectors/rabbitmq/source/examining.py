@@ -13,7 +13,12 @@ from pika import exceptions as vendor
 
 from duebridge.ports.checks import Finding, FindingSubject, failure, ok, warning
 from duebridge.ports.source import SourcePlan
-from duebridge_connectors.rabbitmq.examine import CONNECTION_ERRORS, parameters_within, unreachable
+from duebridge_connectors.rabbitmq.examine import (
+    CONNECTION_ERRORS,
+    parameters_within,
+    queue_dangers,
+    unreachable,
+)
 from duebridge_connectors.rabbitmq.queue_limits import (
     DELIVERIES,
     MOST_DELIVERIES,
@@ -65,7 +70,7 @@ def _queue(connection: Any, place: str, plan: SourcePlan) -> Iterator[Finding]:
         return
     limits = read_limits(connection, queue)
     if limits is not None:
-        yield from _dangers(place, queue, limits.drops_oldest, limits.is_durable)
+        yield from queue_dangers(place, queue, limits, warning, "what waits here may be lost")
         version = str(connection._impl.server_properties.get("version", ""))
         yield from delivery_dangers(place, queue, read_delivery_limit(connection, queue), version)
     unseen = "its arguments, policies" if limits is None else "policies"
@@ -89,16 +94,6 @@ def _kind(channel: Any, queue: str) -> Literal["queue", "stream"]:
         raise
     channel.basic_cancel(tag)
     return "stream"
-
-
-def _dangers(place: str, queue: str, drops: str, is_durable: bool) -> Iterator[Finding]:
-    if drops:
-        found = f"queue {queue!r} drops its oldest messages when it is full ({drops})"
-        remedy = "declare it with x-overflow: reject-publish; else what waits here may be lost"
-        yield warning(FindingSubject.ROUTE, place, found, remedy)
-    if not is_durable:
-        found = f"queue {queue!r} is not durable: a restart of the broker deletes it"
-        yield warning(FindingSubject.ROUTE, place, found, "declare it durable")
 
 
 def delivery_dangers(place: str, queue: str, limit: str | None, version: str) -> Iterator[Finding]:
