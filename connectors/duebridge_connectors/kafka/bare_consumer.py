@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from duebridge.ports.baseline import DEADLINE_S, DELAY_MS, FILL_HEADERS
 from duebridge.ports.publisher import BrokerUnavailable
-from duebridge_connectors.kafka.baseline import BULK, Topics
+from duebridge_connectors.kafka.baseline import BULK, Topics, librdkafka_options
 from duebridge_connectors.kafka.settings import producer_config
 
 RECORDS: Final = 500  # of one poll, which is committed
@@ -29,6 +29,7 @@ class _BareConsumer(ABC):
     def __init__(self, settings: Mapping[str, object], name: str) -> None:
         self.source = {"topic": name, "group": f"{name}-intake"}
         self._name = name
+        self._settings = settings
         self._config = producer_config({**settings, "client": "kafka-python"}, DEADLINE_S)
         self._topics = Topics(self._config)
         self._topics.create(name)
@@ -88,20 +89,12 @@ class KafkaBareConsumer(_BareConsumer):
 class LibrdkafkaBareConsumer(_BareConsumer):
     """A bare consumer of librdkafka."""
 
-    def __init__(self, settings: Mapping[str, object], name: str) -> None:
-        super().__init__(settings, name)
-        options = settings.get("options") or {}
-        assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` checked it
-        self._options = dict(options)
-
     def _subscribed(self) -> Any:
         from confluent_kafka import Consumer
 
-        servers = ",".join(self._config["bootstrap_servers"])  # type: ignore[arg-type]
         consumer = Consumer(
             {
-                **self._options,
-                "bootstrap.servers": servers,
+                **librdkafka_options(self._settings, self._config),
                 "group.id": f"{self._name}-{GROUP}",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,

@@ -69,10 +69,7 @@ class LibrdkafkaBaseline:
         config = producer_config({**settings, "client": "kafka-python"}, DEADLINE_S)
         self._topics = Topics(config)
         self._topics.create(name)
-        options = settings.get("options") or {}
-        assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` checked it
-        servers = ",".join(config["bootstrap_servers"])  # type: ignore[arg-type]
-        common = {**options, "bootstrap.servers": servers, "acks": "all"}
+        common = {**librdkafka_options(settings, config), "acks": "all"}
         common["queue.buffering.max.messages"] = 1_000_000
         self._bulk: Any = Producer({**common, "linger.ms": 5})
         self._single: Any = Producer({**common, "linger.ms": 0})
@@ -112,6 +109,16 @@ class LibrdkafkaBaseline:
     def _poll(self) -> None:
         while not self._is_closed:
             self._single.poll(0.1)
+
+
+def librdkafka_options(
+    settings: Mapping[str, object], config: Mapping[str, object]
+) -> dict[str, object]:
+    """Return a broker's options and servers as librdkafka has them; `config` is kafka-python's."""
+    options = settings.get("options") or {}
+    assert isinstance(options, Mapping)  # noqa: S101 - `producer_config` checked it
+    servers = ",".join(config["bootstrap_servers"])  # type: ignore[arg-type]
+    return {**options, "bootstrap.servers": servers}
 
 
 class Topics:

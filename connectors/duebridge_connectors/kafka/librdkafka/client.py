@@ -4,18 +4,19 @@ import ctypes
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from duebridge.ports.publisher import Delivery
+from duebridge.ports.publisher import BrokerUnavailable, Delivery
 from duebridge_connectors.kafka.attempt import AttemptError, Deadline, not_sent
 from duebridge_connectors.kafka.errors import RequestFailed
 from duebridge_connectors.kafka.headers import plain_headers
 from duebridge_connectors.kafka.leaders import Leaders
 from duebridge_connectors.kafka.librdkafka.errors import answered_refusal
-from duebridge_connectors.kafka.login import Credentials
+from duebridge_connectors.kafka.login import Credentials, TokenFailed
 
 # Limit of the wait for the last delivery reports; a purge produces them at once.
 END_S = 2.0
@@ -26,6 +27,19 @@ _POLL_S = 1.0
 Answered = Callable[[KafkaError | None, Message], None]
 
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def building_client(request_token: object) -> Iterator[None]:
+    """Ask for a token, if by one, and raise `BrokerUnavailable` for what building a client does."""
+    try:
+        if callable(request_token):
+            request_token("")  # librdkafka would hide its error for ten seconds
+        yield
+    except TokenFailed as error:
+        raise BrokerUnavailable(str(error)) from error
+    except KafkaException as error:  # such as a deleted certificate file
+        raise BrokerUnavailable(f"no client: {error.args[0].str()}") from error
 
 
 class LibrdkafkaClient:

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException
-
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge_connectors.kafka.attempt import Deadline
 from duebridge_connectors.kafka.connection import PING_S, KafkaConnection
 from duebridge_connectors.kafka.errors import RequestFailed
-from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient
-from duebridge_connectors.kafka.login import LOGIN, Login, TokenFailed
+from duebridge_connectors.kafka.librdkafka.client import LibrdkafkaClient, building_client
+from duebridge_connectors.kafka.login import LOGIN, Login
 
 
 class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
@@ -49,17 +47,10 @@ class LibrdkafkaConnection(KafkaConnection[LibrdkafkaClient]):
             self._suspect = None
 
     def _build(self) -> LibrdkafkaClient:
-        request_token = self._config.get("oauth_cb")
-        try:
-            if callable(request_token):
-                request_token("")  # librdkafka would hide its error for ten seconds
+        with building_client(self._config.get("oauth_cb")):
             client = LibrdkafkaClient(self._config)
             self._log_in_as_now(client)
             return client
-        except TokenFailed as error:
-            raise BrokerUnavailable(str(error)) from error
-        except KafkaException as error:  # such as a deleted certificate file
-            raise BrokerUnavailable(f"no client: {error.args[0].str()}") from error
 
     def _log_in_as_now(self, client: LibrdkafkaClient) -> None:
         """Let the client's next connections use the user and password of now."""

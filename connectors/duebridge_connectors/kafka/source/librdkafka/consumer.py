@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient
 from duebridge.errors import BridgeError
 from duebridge.ports.publisher import BrokerUnavailable
 from duebridge.ports.source import Arrival
-from duebridge_connectors.kafka.librdkafka.client import ConnectionErrors
-from duebridge_connectors.kafka.login import Login, TokenFailed
+from duebridge_connectors.kafka.librdkafka.client import ConnectionErrors, building_client
+from duebridge_connectors.kafka.login import Login
 from duebridge_connectors.kafka.source.librdkafka.errors import (
     commit_failure,
     failure_at,
@@ -64,7 +64,7 @@ class LibrdkafkaConsumer:
         self._looked_at = 0.0
         self._failure: BridgeError | None = None  # for the next `take`
         told: dict[str, Any] = {**common, "error_cb": self._errors.note, "logger": log}
-        with _built(common.get("oauth_cb")):
+        with building_client(common.get("oauth_cb")):
             self._admin: Any = AdminClient(told)
             self._consumer: Any = Consumer({**told, **group})
         if (found := login.current()) is not None:
@@ -298,18 +298,6 @@ class TopicQuestion:
             raise failure_by(error.args[0], said) from error
         topic_id = str(found.topic_id)
         return "" if topic_id in NULL_IDS else topic_id.translate(AS_KAFKA_WRITES_IT)
-
-
-@contextmanager
-def _built(request_token: object) -> Iterator[None]:
-    try:
-        if callable(request_token):
-            request_token("")  # librdkafka would hide its error for ten seconds
-        yield
-    except TokenFailed as error:
-        raise BrokerUnavailable(str(error)) from error
-    except KafkaException as error:  # such as a deleted certificate file
-        raise BrokerUnavailable(f"no client: {error.args[0].str()}") from error
 
 
 @contextmanager
