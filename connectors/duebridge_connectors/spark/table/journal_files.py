@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from duebridge.admin.events import GAP
-from duebridge_connectors.spark.file_statistics import file_statistics
+from duebridge_connectors.spark.delta_table import file_statistics
 from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import open_filesystem
 from duebridge_connectors.spark.rows.arrow import arrow_schema

@@ -22,8 +22,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from duebridge.errors import JobFailed
-from duebridge_connectors.spark.delta_table import written_table
-from duebridge_connectors.spark.file_statistics import file_statistics
+from duebridge_connectors.spark.delta_table import file_statistics, written_table
 from duebridge_connectors.spark.files.location import FileLocation
 from duebridge_connectors.spark.filesystem import naming_damage, open_filesystem
 from duebridge_connectors.spark.table.small_files import FILE_BYTES, SmallFile, small_files
