@@ -21,7 +21,13 @@ from duebridge.config.models import Config
 from duebridge.envelope import BodyGiven, Envelope, EnvelopeFields, checked_id, due_instant
 from duebridge.errors import ConfigError, EnvelopeError, StoreError, shown
 from duebridge.receipt import CancelAnswer, Known, MoveAnswer, Receipt
-from duebridge.scheduling.route_scheduler import RouteScheduler, due_fault, find_route, size_bytes
+from duebridge.scheduling.route_scheduler import (
+    RouteScheduler,
+    RouteSchedulers,
+    due_fault,
+    find_route,
+    size_bytes,
+)
 from duebridge.store.batching import Batches
 from duebridge.store.caller import while_awaited
 from duebridge.store.delay_store import DelayStore
@@ -57,10 +63,8 @@ class Producer:
         check_fitness(connection, config.store.allow_unfit, repeat_for_s, config.needs)
         self._config = config
         self._connection = connection
-        self._repeat_for_s = repeat_for_s
         self._is_closed = False
-        self._tracing = find_tracing()
-        self._routes: dict[str, RouteScheduler] = {}
+        self._routes = RouteSchedulers(config, connection, repeat_for_s, find_tracing())
 
     @classmethod
     def from_config(cls, path: str | Path) -> Self:
@@ -194,14 +198,8 @@ class Producer:
     def _scheduler(self, name: str) -> RouteScheduler:
         if self._is_closed:
             raise StoreError("the producer is closed; open another by Producer.from_config")
-        if type(name) is not str or name not in self._routes:
-            self._routes[name] = RouteScheduler.open(
-                self._config,
-                self._connection,
-                name,
-                repeat_for_s=self._repeat_for_s,
-                tracing=self._tracing,
-            )
+        if type(name) is not str:  # one that is no text at all is refused
+            name = find_route(self._config, name).name
         return self._routes[name]
 
 

@@ -13,7 +13,7 @@ from duebridge.errors import ConfigError
 from duebridge.http.access_log import AccessLog
 from duebridge.http.tokens import Token, TokenFile
 from duebridge.receipt import Known
-from duebridge.scheduling.route_scheduler import RouteScheduler
+from duebridge.scheduling.route_scheduler import RouteScheduler, RouteSchedulers
 from duebridge.store.caller import NodeThreads, abandoned_if, check_awaited, never, use_actor
 from duebridge.store.server.connection import Connection
 from duebridge.telemetry.tracing import Tracing
@@ -42,8 +42,7 @@ class Site:
         self.access_log = AccessLog()
         self.draining = asyncio.Event()
         """Set when the process is to stop: streams end after the lines in hand."""
-        self._tracing = tracing
-        self._schedulers: dict[str, RouteScheduler] = {}
+        self._schedulers = RouteSchedulers(config, connection, REPEAT_FOR_S, tracing)
         self._threads = NodeThreads(THREADS, "http")
 
     def now_ms(self) -> int:
@@ -52,14 +51,6 @@ class Site:
 
     def scheduler(self, route: str) -> RouteScheduler:
         """Return the engine of a route, for `run` alone; raises `UnknownRoute`, `StoreError`."""
-        if route not in self._schedulers:
-            self._schedulers[route] = RouteScheduler.open(
-                self.config,
-                self.connection,
-                route,
-                repeat_for_s=REPEAT_FOR_S,
-                tracing=self._tracing,
-            )
         return self._schedulers[route]
 
     def node_of(self, route: str, id_: str) -> str:

@@ -20,6 +20,7 @@ from duebridge.scheduling.route_scheduler import (
     ROW_BYTES,
     PreparedBatch,
     RouteScheduler,
+    RouteSchedulers,
     find_route,
     prepare_batch,
     size_bytes,
@@ -94,21 +95,17 @@ class IntakeStore:
         self._intake = intake
         self._route = settings.route
         self._config = config
-        self._connection = connection
         self._is_replacing = settings.on_conflict == "replace"
         self._reading = _reading(settings)
         self._remember_ms = settings.remember
-        self._tracing = tracing
         self._limits: dict[str, RouteLimits] = {}
-        self._schedulers: dict[str, RouteScheduler] = {}
+        self._schedulers = RouteSchedulers(config, connection, REPEAT_FOR_S, tracing)
 
     def use(self, config: Config) -> None:
         """Apply the routes of another configuration."""
-        old, self._config = self._config, config
+        self._config = config
         self._limits.clear()
-        for name in list(self._schedulers):
-            if config.routes.get(name) != old.routes[name]:
-                del self._schedulers[name]
+        self._schedulers.use(config)
 
     def calls(self, requests: Sequence[Request]) -> Iterator[Call]:
         """Yield the calls that carry requests out, prepared; asks no store."""
@@ -130,7 +127,7 @@ class IntakeStore:
         """Store refused messages as dead envelopes of the intake's route. Raises `StoreError`."""
         if not refused:
             return
-        store = self._scheduler(self._route).store
+        store = self._schedulers[self._route].store
         for shard, some in store.by_shard(refused, lambda each: each.envelope.id):
             for call in batches(some, lambda each: size_bytes(each.envelope)):
                 shard.keep(call)
@@ -145,7 +142,7 @@ class IntakeStore:
         )
 
     def _cancel(self, cancel: CancelRequest) -> None:
-        shard = self._scheduler(cancel.route).store.of(cancel.id)
+        shard = self._schedulers[cancel.route].store.of(cancel.id)
         answer = shard.cancel(cancel.id, self._place(cancel.arrival))
         if answer in _EFFECTIVE:
             metrics.intake_cancelled.labels(self._intake).inc()
@@ -165,7 +162,7 @@ class IntakeStore:
 
     def _schedule(self, call: ScheduleCall, is_repeated: bool) -> list[RefusedMessage]:
         run = call.run
-        scheduler, places = self._scheduler(run[0].route), self._places(run)
+        scheduler, places = self._schedulers[run[0].route], self._places(run)
         receipts = scheduler.store_batch(
             self._not_taken(scheduler, call) if is_repeated else call.prepared,
             mode=self._mode(places, is_repeated),
@@ -266,17 +263,6 @@ class IntakeStore:
         others = sum(receipt.status in ("refused", *_TAKEN) for receipt in receipts)
         metrics.intake_accepted.labels(self._intake).inc(stored)
         metrics.intake_duplicates.labels(self._intake).inc(len(receipts) - stored - others)
-
-    def _scheduler(self, route: str) -> RouteScheduler:
-        if route not in self._schedulers:
-            self._schedulers[route] = RouteScheduler.open(
-                self._config,
-                self._connection,
-                route,
-                repeat_for_s=REPEAT_FOR_S,
-                tracing=self._tracing,
-            )
-        return self._schedulers[route]
 
 
 def _reading(intake: IntakeSettings) -> str:

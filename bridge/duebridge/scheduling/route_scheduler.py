@@ -26,7 +26,7 @@ from duebridge.scheduling.limits import RouteLimits, with_whole_target
 from duebridge.sizes import header_bytes
 from duebridge.store.caller import while_awaited
 from duebridge.store.routing import RouteStore
-from duebridge.store.server.connection import REPEAT_FOR_S, Connection
+from duebridge.store.server.connection import Connection
 from duebridge.store.wire.log_positions import refused_row
 from duebridge.store.wire.packed_row import PackedRow, pack_row
 from duebridge.store.wire.replies import RescheduleReply, ScheduleReply
@@ -81,23 +81,6 @@ class RouteScheduler:
         self._limits = limits
         self._route = limits.route
         self._tracing = tracing
-
-    @classmethod
-    def open(
-        cls,
-        config: Config,
-        connection: Connection,
-        name: str,
-        *,
-        repeat_for_s: float = REPEAT_FOR_S,
-        tracing: Tracing | None = None,
-    ) -> "RouteScheduler":
-        """Open a route of the configuration in the store; raises `ConfigError`, `StoreError`."""
-        route = find_route(config, name)
-        store = RouteStore.open(
-            connection, config.store.namespace, route, repeat_for_s=repeat_for_s
-        )
-        return cls(RouteLimits.of(config, route), store, tracing)
 
     def schedule(
         self,
@@ -183,6 +166,42 @@ class RouteScheduler:
                     receipts[number] = _receipt(self._route, batch[number], answer)
         for failure in failed.values():
             raise failure
+
+
+class RouteSchedulers(dict[str, RouteScheduler]):
+    """The schedulers of a configuration's routes, each opened at its first use and kept.
+
+    Opening raises `ConfigError` and `StoreError`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        connection: Connection,
+        repeat_for_s: float,
+        tracing: Tracing | None = None,
+    ) -> None:
+        super().__init__()
+        self._config = config
+        self._connection = connection
+        self._repeat_for_s = repeat_for_s
+        self._tracing = tracing
+
+    def __missing__(self, name: str) -> RouteScheduler:
+        config = self._config
+        route = find_route(config, name)
+        store = RouteStore.open(
+            self._connection, config.store.namespace, route, repeat_for_s=self._repeat_for_s
+        )
+        self[name] = RouteScheduler(RouteLimits.of(config, route), store, self._tracing)
+        return self[name]
+
+    def use(self, config: Config) -> None:
+        """Apply the routes of another configuration; those that differ are opened anew."""
+        old, self._config = self._config, config
+        for name in list(self):
+            if config.routes.get(name) != old.routes[name]:
+                del self[name]
 
 
 def find_route(config: Config, name: str) -> Route:
