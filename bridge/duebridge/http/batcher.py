@@ -1,6 +1,7 @@
 """Batches the single envelopes of concurrent requests into shared store calls.
 
-On a Cluster each node has calls of its own, so that one that is away holds up those of no other.
+A request waits for no other: the envelopes that arrive during one call make up the next. On a
+Cluster each node has calls of its own, so that one that is away holds up those of no other.
 """
 
 import asyncio

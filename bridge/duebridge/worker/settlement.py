@@ -1,7 +1,8 @@
 """Settles a batch: applies its acks and decisions in the store, in bulk.
 
 Batches share ack calls, since a call costs ten times as much as one more id: an isolated confirm is
-acked immediately, others are buffered. If the process dies, these become redeliveries.
+acked immediately; confirms within `ACK_EVERY_S` of the shard's last ack are buffered. If the
+process dies, buffered acks become redeliveries.
 """
 
 import threading

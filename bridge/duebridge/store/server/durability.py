@@ -1,7 +1,8 @@
 """Waits until replicas have what a call wrote.
 
 The call and WAIT go in one round trip on one connection, of a Cluster to the node that owns the
-keys: WAIT counts the replicas that have the last write of its own connection.
+keys: WAIT counts the replicas that have the last write of its own connection. So the script of such
+a call always writes (`lua/shared/renewed.lua`), even where it only repeats an answer.
 """
 
 from functools import partial

@@ -1,7 +1,9 @@
-"""Bounds what is outstanding by what the broker confirms in time (bridge/README.md).
+"""Bounds what is outstanding by what the broker confirms in time (Little's law).
 
-A target's begins small (slow start, RFC 5681): a broker that several workers share may settle less
-than a batch of each by the deadline. Only a full window measures: a trickle says nothing about the
+A window doubles while confirms keep up. That of a target starts small (slow start, RFC 5681): a
+broker that several workers share may settle less than a batch of each by the deadline. It never
+lets more out than the measured rate settles within `settle_within_s`, half a publish deadline, so
+that a slow broker times nothing out. Only a full window measures: a trickle says nothing about the
 rate.
 """
 

@@ -1,8 +1,8 @@
 """Exports the state of shards, lanes and store as gauges; labels contain no ids.
 
 A scrape reads the latest poll and statistics and makes no store call. What a shard holds is
-exported by the worker that has its gauge lease; how each worker sees a shard, by each: aggregate
-that by maximum.
+exported by the one worker that has its gauge lease (`duebridge.worker.gauge_lease`), so that sums
+over workers are right; how each worker sees a shard, by each: aggregate that by maximum.
 """
 
 import threading

@@ -1,9 +1,11 @@
 """Tells a stream that was deleted and recreated under its name from the former one.
 
-The broker does not: offsets begin at 0 again. So each connect first reads the oldest message that
-is there. In one life the message at an offset is always the same, on every node. The oldest one is
-not: each replica drops old segments by itself; then the message at an offset noted before is
-compared. A replica that lags has none there yet, as a short new stream has: that is undecided.
+The broker does not: offsets begin at 0 again, and one beyond the end is waited for in silence,
+while what comes before it is skipped. So each connect first reads the oldest message that is there.
+In one life the message at an offset is always the same, on every node. The oldest one is not: each
+replica drops old segments by itself, so a lower offset than before proves nothing; then the message
+at an offset noted before is compared. A replica that lags has none there yet, as a short new stream
+has: that is undecided.
 
 Kept among the positions, for the stream's log `B:Q` (`B:Q@1` in its second life, and so on):
 `B:Q#life`, the number of the life; `LOG#first`, offset and hash of the oldest message, the highest
