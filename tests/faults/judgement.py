@@ -1,6 +1,5 @@
 """Histories on disk, what they say of each envelope, and the verdict on it."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -12,9 +11,10 @@ from duebridge.ports.publisher import Reason
 from duebridge.store.journal import JournalEntry
 from tests.faults.scenario import Bound, Scenario
 from tests.support.model.histories import HistoryEvent, history_of, whole_histories
+from tests.support.servers import IS_BESIDE_OTHERS
 
-# Beside other tests on the same cores, which may take them for seconds; `make proof` judges alone.
-SLOWER = 8 if "PYTEST_XDIST_WORKER" in os.environ else 1
+# Beside other tests on the same cores; `make proof` judges alone.
+SLOWER = 8 if IS_BESIDE_OTHERS else 1
 WELL_S = 2.0 * SLOWER  # how late may be what is well, or is so again
 RECOVERS_WITHIN_S = 5.0 * SLOWER  # a broker's target
 LATE_MS = 2**60  # where there was none

@@ -15,6 +15,7 @@ import redis
 from tests.support.checkout import missing
 
 STARTED_WITHIN_S = 30.0
+IS_BESIDE_OTHERS = "PYTEST_XDIST_WORKER" in os.environ  # which take the cores for seconds
 COMPILES_ONCE = "-XX:TieredStopAtLevel=1"  # of a Java that lives for seconds: it starts sooner
 
 

@@ -1,7 +1,6 @@
 """Pods that are killed, workers that freeze, a store's master that dies: nothing is lost."""
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from tests.deploy.cluster.kube import Kube, until
 from tests.deploy.cluster.stack import Stack
 from tests.support.redis.redis_node import HOST
 from tests.support.redis.redis_sets import SETS
+from tests.support.servers import IS_BESIDE_OTHERS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
@@ -42,7 +42,7 @@ os.kill(int(worker), %d)
 SIGKILL, SIGSTOP = 9, 19
 KILLED = 128 + SIGKILL
 # As the chart's README says; beside other releases on the same cores a start takes its time.
-BACK_WITHIN_S = 60 if "PYTEST_XDIST_WORKER" in os.environ else 30
+BACK_WITHIN_S = 60 if IS_BESIDE_OTHERS else 30
 PASSWORD = "trial"  # noqa: S105 - of servers that live as long as a test
 SAFE = ("--appendonly", "yes")
 
